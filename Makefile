@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+# mtx: build, install, test. `make help` lists the targets.
+#
+# A folder of csrc/ is a layer; sources are found by wildcard, so a new
+# architecture, quant type or binding needs no line here. Only csrc/kern/ISA/
+# gets instruction-set flags: one binary runs everywhere and picks its tier.
+
+PREFIX ?= /usr/local
+BUILD  ?= build
+CC     ?= cc
+LUA    ?= lua5.4
+OPT    ?= -O3 -g1
+SAN    ?=
+
+LUA_PC     := $(firstword $(foreach p,lua5.4 lua-5.4 lua54 lua,$(if $(shell pkg-config --exists $(p) && echo y),$(p))))
+LUA_CFLAGS ?= $(shell pkg-config --cflags $(LUA_PC))
+LUA_LIBS   ?= $(shell pkg-config --libs $(LUA_PC))
+
+WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
+HARDEN  := -fstack-protector-strong $(if $(SAN),,-D_FORTIFY_SOURCE=2)
+# -ffp-contract=off: a fused multiply-add is written as one (kern.h); the compiler adds none.
+CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden -Icsrc $(SAN)
+LDLIBS  += -lm -lpthread
+LDFLAGS += -fopenmp $(SAN) -Wl,-z,relro,-z,now
+
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ifeq ($(ARCH),x86_64)
+  ISA := avx2 avx512 amx
+else ifeq ($(ARCH),aarch64)
+  ISA := neon
+endif
+ISA_FLAGS_avx2   := -mavx2 -mfma -mf16c
+ISA_FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512dq
+ISA_FLAGS_amx    := $(ISA_FLAGS_avx512) -mavx512vnni -mamx-tile -mamx-int8
+ISA_FLAGS_neon   :=
+
+LAYERS    := base gguf st quant tok kern kern/scalar graph backend model kv sample engine
+CORE_SRC  := $(sort $(foreach l,$(LAYERS),$(wildcard csrc/$(l)/*.c)))
+ISA_SRC   := $(sort $(foreach i,$(ISA),$(wildcard csrc/kern/$(i)/*.c)))
+BIND_SRC  := $(sort $(wildcard csrc/bind/*.c))
+obj        = $(patsubst csrc/%.c,$(BUILD)/obj/%.o,$(1))
+CORE_OBJ  := $(call obj,$(CORE_SRC) $(ISA_SRC))
+BIND_OBJ  := $(call obj,$(BIND_SRC))
+TEST_SRC  := $(sort $(wildcard tests/c/test_*.c tests/kern/test_*.c))
+TEST_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
+BENCH_SRC := $(sort $(wildcard tests/bench/bench_*.c))
+BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
+
+.PHONY: all help clean install test test-bins bench asan module
+.DEFAULT_GOAL := all
+
+all: $(BUILD)/mtx ## build the mtx program
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(BUILD)/libmtx.a: $(CORE_OBJ)
+	@rm -f $@ && ar rcs $@ $^
+
+$(BUILD)/mtx: $(BUILD)/obj/main.o $(BIND_OBJ) $(BUILD)/libmtx.a
+	$(CC) $(LDFLAGS) -Wl,-E -o $@ $(BUILD)/obj/main.o $(BIND_OBJ) $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
+
+module: $(BUILD)/lua/mtx/core.so ## build the Lua module (what LuaRocks installs)
+$(BUILD)/lua/mtx/core.so: $(BIND_OBJ) $(BUILD)/libmtx.a
+	@mkdir -p $(@D)
+	$(CC) -shared $(LDFLAGS) -o $@ $(BIND_OBJ) $(BUILD)/libmtx.a $(LDLIBS)
+
+# Files named *_vnni.c may use the VNNI dot product on top of their folder's flags.
+isa_flags = $(ISA_FLAGS_$(1)) $(if $(findstring _vnni,$(2)),-mavx512vnni) $(if $(findstring _bf16,$(2)),-mavx512bf16)
+
+$(BUILD)/obj/%.o: csrc/%.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(if $(findstring /bind/,$<)$(findstring csrc/main.c,$<),$(LUA_CFLAGS)) \
+	  $(if $(filter csrc/kern/%,$<),$(call isa_flags,$(notdir $(patsubst %/,%,$(dir $<))),$<)) -MMD -MP -c -o $@ $<
+
+$(BUILD)/tests/%: tests/%.c $(BUILD)/libmtx.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Itests/c -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(BUILD)/libmtx.a $(LDLIBS)
+
+test-bins: $(TEST_BIN)
+
+test: all module test-bins ## run every test
+	@BUILD=$(BUILD) LUA=$(LUA) sh tests/run.sh
+
+bench: all $(BENCH_BIN) ## print speed figures
+	@BUILD=$(BUILD) sh tests/bench/run.sh
+
+asan: ## the whole test-suite under AddressSanitizer and UBSan
+	$(MAKE) test BUILD=build/asan OPT="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+
+install: all ## install to PREFIX (default /usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx
+	install -m755 $(BUILD)/mtx $(DESTDIR)$(PREFIX)/bin/mtx
+	cp -R lua templates $(DESTDIR)$(PREFIX)/share/mtx/
+
+clean: ## remove what was built
+	rm -rf build
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs every test program and adds up their counts. A program that prints no
+# count, or exits with an error and no failure counted, counts as one failure:
+# nothing that did not run looks green. Last line: "N passed, N failed".
+cd "$(dirname "$0")/.." || exit 1
+: "${BUILD:=build}" "${LUA:=lua5.4}"
+passed=0 failed=0
+out=$(mktemp) || exit 1
+trap 'rm -f "$out"' EXIT
+
+run() { # run NAME COMMAND...
+  name=$1; shift
+  start=$(date +%s)
+  "$@" >"$out" 2>&1; rc=$?
+  line=$(grep -Eo '^[0-9]+ passed, [0-9]+ failed' "$out" | tail -1)
+  p=${line%% *}; f=${line#*, }; f=${f%% *}
+  if [ -z "$line" ] || { [ "$p" = 0 ] && [ "$f" = 0 ]; }; then p=0 f=1; fi
+  if [ "$rc" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+  passed=$((passed + p)) failed=$((failed + f))
+  printf '%-40s %6d passed %4d failed  %3ds\n' "$name" "$p" "$f" $(($(date +%s) - start))
+  if [ "$f" != 0 ]; then grep -v '^ok' "$out" | tail -40; fi
+}
+
+for t in tests/c/test_*.c tests/kern/test_*.c; do
+  [ -e "$t" ] || continue
+  t=${t#tests/}; t=${t%.c}
+  run "$t" "$BUILD/tests/$t"
+done
+for t in tests/lua/test_*.lua; do
+  [ -e "$t" ] || continue
+  run "${t#tests/}" "$BUILD/mtx" tests/lua/run.lua "$t"
+done
+for t in tests/http/test_*.sh; do
+  [ -e "$t" ] || continue
+  run "${t#tests/}" sh "$t"
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" = 0 ]
