@@ -18,6 +18,12 @@ typedef struct mtx_qtype {
   // Decodes n elements (a multiple of `block`) from src to f32. NULL: the type
   // is known by name but holds no weights (I8, I16, ...).
   void (*decode)(const void *src, float *dst, int64_t n);
+  // The integer form of 32 elements, for a multiplication by any type: see unpack.h. NULL where
+  // weights are plain floats.
+  void (*unpack)(const void *row, int64_t i_block32, int8_t *q, float *scale2, float *min2);
+  // Encodes n floats (a multiple of `block`) the way ggml does, byte for byte. NULL: mtx reads
+  // this type but does not write it.
+  void (*encode)(const float *src, void *dst, int64_t n);
 } mtx_qtype;
 
 // NULL when the id is unknown or was removed from GGUF.
