@@ -8,10 +8,38 @@
 #include <strings.h>
 
 #include "quant/float.h"
+#include "quant/iq1_m.h"
+#include "quant/iq1_s.h"
+#include "quant/iq2_s.h"
+#include "quant/iq2_xs.h"
+#include "quant/iq2_xxs.h"
+#include "quant/iq3_s.h"
+#include "quant/iq3_xxs.h"
+#include "quant/iq4_nl.h"
+#include "quant/iq4_xs.h"
+#include "quant/mxfp4.h"
+#include "quant/nvfp4.h"
+#include "quant/q1_0.h"
+#include "quant/q2_0.h"
+#include "quant/q2_k.h"
+#include "quant/q3_k.h"
+#include "quant/q4_0.h"
+#include "quant/q4_1.h"
+#include "quant/q4_k.h"
+#include "quant/q5_0.h"
+#include "quant/q5_1.h"
+#include "quant/q5_k.h"
+#include "quant/q6_k.h"
+#include "quant/q8_0.h"
+#include "quant/q8_1.h"
+#include "quant/q8_k.h"
+#include "quant/tq1_0.h"
+#include "quant/tq2_0.h"
 
 static const mtx_qtype types[] = {
-#define MTX_QTYPE(id_, name_, block_, bytes_, decode_, unpack_, encode_) \
-  {.id = (id_), .name = #name_, .block = (block_), .block_bytes = (bytes_), .decode = decode_, .unpack = unpack_, .encode = encode_},
+#define MTX_QTYPE(id_, name_, block_, bytes_, decode_, unpack_, has_min_, encode_)        \
+  {.id = (id_), .name = #name_, .block = (block_), .block_bytes = (bytes_), .has_min = (has_min_), \
+   .decode = decode_, .unpack = unpack_, .encode = encode_},
 #include "quant/types.def"
 #undef MTX_QTYPE
 };

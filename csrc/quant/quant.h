@@ -15,6 +15,7 @@ typedef struct mtx_qtype {
   const char *name;         // "Q4_K"
   uint32_t block;           // elements in a block (1 for plain floats)
   uint32_t block_bytes;     // bytes in a block
+  bool has_min;             // unpack yields offsets other than 0
   // Decodes n elements (a multiple of `block`) from src to f32. NULL: the type
   // is known by name but holds no weights (I8, I16, ...).
   void (*decode)(const void *src, float *dst, int64_t n);
