@@ -7,6 +7,7 @@
 #define MTX_QUANT_MXFP4_H
 
 #include "quant/codebooks.h"
+#include "quant/encode.h"
 #include "quant/unpack.h"
 
 // 2^(e - 128); the smallest two are subnormal.
@@ -22,5 +23,16 @@ static inline void mxfp4_unpack(const void *row, int64_t i, int8_t *q, float *sc
 }
 
 MTX_DECODE_BY_UNPACK(mxfp4)
+
+static inline void mxfp4_encode_block(const float *x, uint8_t *b) {
+  float amax = mtx_encode_amax(x, 32);
+  b[0] = amax > 0.0f ? (uint8_t)mtx_encode_int(floorf(log2f(amax)) - 2.0f + 127.0f, 0, 254) : 0;
+  float scale = mtx_mxfp4_scale(b[0]);
+  uint8_t code[32];
+  for (int j = 0; j < 32; j++) code[j] = mtx_encode_e2m1(x[j], scale, mtx_e2m1_values);
+  mtx_encode_nibbles(code, 16, b + 1);
+}
+
+MTX_ENCODE_BY_BLOCK(mxfp4, 32, 17)
 
 #endif

@@ -5,6 +5,7 @@
 #ifndef MTX_QUANT_Q8_0_H
 #define MTX_QUANT_Q8_0_H
 
+#include "quant/encode.h"
 #include "quant/unpack.h"
 
 static inline void q8_0_unpack(const void *row, int64_t i, int8_t *q, float *scale2, float *min2) {
@@ -14,5 +15,13 @@ static inline void q8_0_unpack(const void *row, int64_t i, int8_t *q, float *sca
 }
 
 MTX_DECODE_BY_UNPACK(q8_0)
+
+static inline void q8_0_encode_block(const float *x, uint8_t *b) {
+  float d = mtx_encode_amax(x, 32) / 127.0f, id = mtx_encode_reciprocal(d);
+  for (int j = 0; j < 32; j++) b[2 + j] = (uint8_t)mtx_encode_round(x[j] * id, -127, 127);
+  mtx_store_u16(b, mtx_f32_to_f16(d));
+}
+
+MTX_ENCODE_BY_BLOCK(q8_0, 32, 34)
 
 #endif

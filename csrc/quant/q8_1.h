@@ -5,6 +5,7 @@
 #ifndef MTX_QUANT_Q8_1_H
 #define MTX_QUANT_Q8_1_H
 
+#include "quant/encode.h"
 #include "quant/unpack.h"
 
 static inline void q8_1_unpack(const void *row, int64_t i, int8_t *q, float *scale2, float *min2) {
@@ -14,5 +15,19 @@ static inline void q8_1_unpack(const void *row, int64_t i, int8_t *q, float *sca
 }
 
 MTX_DECODE_BY_UNPACK(q8_1)
+
+static inline void q8_1_encode_block(const float *x, uint8_t *b) {
+  float d = mtx_encode_amax(x, 32) / 127.0f, id = mtx_encode_reciprocal(d);
+  int sum = 0;
+  for (int j = 0; j < 32; j++) {
+    int q = mtx_encode_round(x[j] * id, -127, 127);
+    b[4 + j] = (uint8_t)q;
+    sum += q;
+  }
+  mtx_store_u16(b, mtx_f32_to_f16(d));
+  mtx_store_u16(b + 2, mtx_f32_to_f16((float)sum * d));
+}
+
+MTX_ENCODE_BY_BLOCK(q8_1, 32, 36)
 
 #endif

@@ -8,6 +8,7 @@
 #ifndef MTX_QUANT_TQ1_0_H
 #define MTX_QUANT_TQ1_0_H
 
+#include "quant/encode.h"
 #include "quant/unpack.h"
 
 // Digit n of a byte, less one; pow3 is 3^n.
@@ -31,5 +32,24 @@ static inline void tq1_0_unpack(const void *row, int64_t i, int8_t *q, float *sc
 }
 
 MTX_DECODE_BY_UNPACK(tq1_0)
+
+// n digits, `stride` apart, as a byte; a missing fifth digit counts as 0.
+static inline uint8_t mtx_tq1_0_pack(const uint8_t *digit, int stride, int n) {
+  int v = 0;
+  for (int k = 0; k < 5; k++) v = 3 * v + (k < n ? digit[k * stride] : 0);
+  return (uint8_t)((v * 256 + 242) / 243);
+}
+
+static inline void tq1_0_encode_block(const float *x, uint8_t *b) {
+  float d = mtx_encode_amax(x, 256), id = mtx_encode_reciprocal(d);
+  uint8_t digit[256];
+  for (int j = 0; j < 256; j++) digit[j] = (uint8_t)(mtx_encode_round(x[j] * id, -1, 1) + 1);
+  for (int j = 0; j < 32; j++) b[j] = mtx_tq1_0_pack(digit + j, 32, 5);
+  for (int j = 0; j < 16; j++) b[32 + j] = mtx_tq1_0_pack(digit + 160 + j, 16, 5);
+  for (int j = 0; j < 4; j++) b[48 + j] = mtx_tq1_0_pack(digit + 240 + j, 4, 4);
+  mtx_store_u16(b + 52, mtx_f32_to_f16(d));
+}
+
+MTX_ENCODE_BY_BLOCK(tq1_0, 256, 54)
 
 #endif

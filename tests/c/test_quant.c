@@ -120,6 +120,81 @@ static void test_golden(void) {
   CHECK(n_types == 30);
 }
 
+static bool all_tiny(const float *x, uint32_t n) {
+  for (uint32_t j = 0; j < n; j++)
+    if (fabsf(x[j]) >= 0x1p-126f) return false;
+  return true;
+}
+
+// Encoding the source rows byte for byte. Blocks of row 5 whose decoded floats are all zero or
+// subnormal are left out: there ggml converts an infinity to an integer (golden README).
+static void test_encode(void) {
+  size_t n_src;
+  float *src = slurp("source.f32", &n_src);
+  CHECK(n_src == N * 4);
+  int n_types = 0;
+  for (int i = 0; n_src == N * 4 && i < mtx_qtype_count(); i++) {
+    const mtx_qtype *t = mtx_qtype_at(i);
+    if (!t->encode) continue;
+    n_types++;
+    char name[64];
+    size_t n_want;
+    snprintf(name, sizeof name, "%s.q", t->name);
+    uint8_t *want = slurp(name, &n_want), *got = malloc(n_want + 1);
+    float *back = malloc(t->block * sizeof *back);
+    t->encode(src, got, N);
+    int bad = 0, first = -1, left_out = 0;
+    for (int k = 0; k < N / (int)t->block; k++) {
+      size_t at = (size_t)k * t->block_bytes;
+      t->decode(want + at, back, t->block);
+      bool out = t->block > 1 && k * (int)t->block / N_COLS == 5 && all_tiny(back, t->block);
+      left_out += out;
+      if (!out && memcmp(want + at, got + at, t->block_bytes) != 0 && bad++ == 0) first = k;
+    }
+    CHECK(bad == 0, "%s: %d blocks differ, first %d", name, bad, first);
+    CHECK(left_out <= N_COLS / (int)t->block);
+    free(want), free(got), free(back);
+  }
+  CHECK(n_types == 16);
+  free(src);
+}
+
+static void test_encode_activation(void) {
+  static const char *const names[] = {"Q8_0", "Q8_1", "Q8_K", "F16", "BF16"};
+  size_t n_src;
+  float *src = slurp("activation.f32", &n_src);
+  CHECK(n_src == N_COLS * 4);
+  for (size_t i = 0; n_src == N_COLS * 4 && i < sizeof names / sizeof *names; i++) {
+    const mtx_qtype *t = mtx_qtype_by_name(names[i]);
+    char name[64];
+    size_t n_want;
+    snprintf(name, sizeof name, "activation.%s", t->name);
+    uint8_t *want = slurp(name, &n_want), *got = malloc(N_COLS * 4);
+    t->encode(src, got, N_COLS);
+    CHECK(n_want == N_COLS / t->block * t->block_bytes && memcmp(got, want, n_want) == 0, "%s", name);
+    free(want), free(got);
+  }
+  free(src);
+}
+
+// NaN, infinities and floats whose reciprocal overflows are legal input.
+static void test_encode_odd(void) {
+  static const float odd[] = {NAN, INFINITY, -INFINITY, 1e-45f, -1e-40f, 3.4e38f, -3.4e38f, 0.0f};
+  enum { N_ODD = sizeof odd / sizeof *odd };
+  float x[256], back[256];
+  uint8_t block[1024];
+  for (int i = 0; i < mtx_qtype_count(); i++) {
+    const mtx_qtype *t = mtx_qtype_at(i);
+    if (!t->encode) continue;
+    for (int k = 0; k < N_ODD * 2; k++) {
+      for (int j = 0; j < 256; j++) x[j] = k < N_ODD ? odd[k] : j == 7 ? odd[k - N_ODD] : 0.25f * (float)(j % 5);
+      t->encode(x, block, 256);
+      t->decode(block, back, 256);
+      if (k == N_ODD - 1) CHECK(all_tiny(back, 256), "%s", t->name);
+    }
+  }
+}
+
 static uint32_t rand32(uint32_t *state) {
   *state = *state * 1664525u + 1013904223u;
   return *state ^ *state >> 15;
@@ -157,6 +232,9 @@ int main(void) {
   test_table();
   test_half();
   test_golden();
+  test_encode();
+  test_encode_activation();
+  test_encode_odd();
   test_any_bytes();
   return check_report();
 }
