@@ -33,6 +33,7 @@ typedef struct {
   uint64_t n;                // items of an array, else 1
   const uint8_t *data;       // raw value, or first array item (unaligned, little-endian)
   const uint64_t *str_off;   // string arrays: n+1 offsets, item i = data+str_off[i]+8 .. data+str_off[i+1]
+  uint64_t str_len;          // of a single string, whose bytes begin at data+8
 } mtx_gguf_kv;
 
 typedef struct {
@@ -46,7 +47,9 @@ typedef struct {
 } mtx_gguf_tensor;
 
 enum {
-  MTX_GGUF_VOCAB_ONLY = 1,   // do not require tensor data to be present
+  // Do not require tensor data to be present. Of a split model only the first
+  // shard is opened, so the tensor list is that shard's.
+  MTX_GGUF_VOCAB_ONLY = 1,
 };
 
 // Opens `path` (and its sibling shards). On failure *out is NULL.
@@ -58,14 +61,27 @@ void mtx_gguf_close(mtx_gguf *g);
 const char *mtx_gguf_path(const mtx_gguf *g);
 uint64_t mtx_gguf_file_bytes(const mtx_gguf *g);  // all shards
 int mtx_gguf_version(const mtx_gguf *g);
+uint32_t mtx_gguf_alignment(const mtx_gguf *g);   // of tensor data, a multiple of 8
+int mtx_gguf_n_shards(const mtx_gguf *g);
+const char *mtx_gguf_shard_path(const mtx_gguf *g, int i);  // i < n_shards
+
+// A file that is truncated (or a disk that fails) under an open model gives
+// zeros, not SIGBUS (map.h). Ask after a step and before results are reported.
+bool mtx_gguf_damaged(const mtx_gguf *g);
+mtx_code mtx_gguf_check(const mtx_gguf *g, mtx_err *err);  // MTX_EIO when damaged
 
 uint64_t mtx_gguf_n_kv(const mtx_gguf *g);
 const mtx_gguf_kv *mtx_gguf_kv_at(const mtx_gguf *g, uint64_t i);
 const mtx_gguf_kv *mtx_gguf_find(const mtx_gguf *g, const char *key);  // NULL if absent
 
+// Byte position of the value in the (first) file, for error messages.
+uint64_t mtx_gguf_kv_offset(const mtx_gguf *g, const mtx_gguf_kv *kv);
+
 uint64_t mtx_gguf_n_tensors(const mtx_gguf *g);
 const mtx_gguf_tensor *mtx_gguf_tensor_at(const mtx_gguf *g, uint64_t i);
 const mtx_gguf_tensor *mtx_gguf_tensor_find(const mtx_gguf *g, const char *name);
+// Byte position in the tensor's shard; 0 in a vocabulary-only open.
+uint64_t mtx_gguf_tensor_offset(const mtx_gguf *g, const mtx_gguf_tensor *t);
 
 // Typed readers. Absent key: *out untouched, returns MTX_ENOTFOUND without
 // filling err when `required` is false (and filling it when true). Present with
@@ -79,7 +95,8 @@ mtx_code mtx_gguf_get_bool(const mtx_gguf *g, const char *key, bool required, bo
 mtx_code mtx_gguf_get_str(const mtx_gguf *g, const char *key, bool required, mtx_str *out, mtx_err *err);
 
 // Array items by index (i < kv->n). The integer reader accepts any integer or
-// bool item type; the float reader any float or integer item type.
+// bool item type; the float reader any float or integer item type; other types
+// and i >= n give 0 or "". A single value counts as an array of one.
 int64_t mtx_gguf_item_i64(const mtx_gguf_kv *kv, uint64_t i);
 double mtx_gguf_item_f64(const mtx_gguf_kv *kv, uint64_t i);
 mtx_str mtx_gguf_item_str(const mtx_gguf_kv *kv, uint64_t i);
