@@ -109,8 +109,8 @@ static mtx_code check_shard(const mtx_gguf *g, int i, uint64_t count, mtx_err *e
   return i ? check_same_model(&g->parts[0], p, err) : MTX_OK;
 }
 
-static mtx_code check_all_there(const char *path, size_t prefix, uint32_t count, mtx_err *err) {
-  for (uint32_t i = 1; i <= count; i++) {
+static mtx_code check_all_there(const char *path, size_t prefix, uint32_t count, int want, mtx_err *err) {
+  for (uint32_t i = 1; i <= (uint32_t)want; i++) {
     char *s = shard_path(path, prefix, i, count);
     bool there = s && access(s, F_OK) == 0;
     mtx_code code = MTX_OK;
@@ -132,9 +132,9 @@ static mtx_code open_shards(mtx_gguf *g, uint64_t no, uint64_t count, int flags,
                        "this is shard %llu of %llu, so its name must end in -%05llu-of-%05llu.gguf; rename it",
                        (unsigned long long)no + 1, (unsigned long long)count, (unsigned long long)no + 1,
                        (unsigned long long)count);
-  mtx_code code = check_all_there(g->path, prefix, name_count, err);
-  if (code != MTX_OK) return code;
   int want = flags & MTX_GGUF_VOCAB_ONLY ? 1 : (int)count;
+  mtx_code code = check_all_there(g->path, prefix, name_count, want, err);
+  if (code != MTX_OK) return code;
   mtx_gguf_part *parts = calloc((size_t)want, sizeof *parts);
   if (!parts) return mtx_fail_at(err, MTX_ENOMEM, g->path, NULL, 0, "not enough memory for %d shards", want);
   mtx_gguf_part named = g->parts[0];

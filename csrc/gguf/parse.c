@@ -402,7 +402,7 @@ static mtx_code read_header(cursor *c, mtx_gguf_part *p, uint64_t *n_tensors, ui
 
 mtx_code mtx_gguf_part_parse(mtx_gguf_part *p, int flags, mtx_err *err) {
   cursor c = {p->base, p->n_bytes, 0, 0, p->path, err};
-  uint64_t n_tensors, n_kv;
+  uint64_t n_tensors = 0, n_kv = 0;
   mtx_code code = read_header(&c, p, &n_tensors, &n_kv);
   if (code == MTX_OK) code = read_all_kv(&c, p, n_kv);
   if (code == MTX_OK) code = read_alignment(&c, p);

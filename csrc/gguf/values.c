@@ -55,7 +55,7 @@ mtx_code mtx_gguf_get_u64(const mtx_gguf *g, const char *key, bool required, uin
 }
 
 mtx_code mtx_gguf_get_u32(const mtx_gguf *g, const char *key, bool required, uint32_t *out, mtx_err *err) {
-  uint64_t v;
+  uint64_t v = 0;
   mtx_code code = mtx_gguf_get_u64(g, key, required, &v, err);
   if (code != MTX_OK) return code;
   if (v > UINT32_MAX)
