@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT
+// Page pools and page tables: see pages.h.
+//
+// A page is zeroed when it is handed out: a kernel that loads whole vectors then
+// never meets the bytes of another request, whatever it masks later. The cost is
+// one write of a page per MTX_PAGE_TOKENS tokens, far below that of computing them.
+#include "kv/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err *err) {
+  memset(p, 0, sizeof *p);
+  p->page_bytes = page_bytes;
+  p->n_pages = p->n_free = n_pages;
+  size_t total;
+  if (n_pages > INT32_MAX || __builtin_mul_overflow(page_bytes, (size_t)n_pages, &total))
+    return mtx_fail(err, MTX_ELIMIT, "a KV cache of %lld pages is too large", (long long)n_pages);
+  if (!total) return MTX_OK;
+  p->base = aligned_alloc(64, total);
+  p->refs = calloc((size_t)n_pages, sizeof *p->refs);
+  p->free = malloc((size_t)n_pages * sizeof *p->free);
+  if (!p->base || !p->refs || !p->free) {
+    mtx_pool_fini(p);
+    return mtx_fail(err, MTX_ENOMEM, "no memory for a KV cache of %zu bytes; use a smaller context or KV type", total);
+  }
+  for (int64_t i = 0; i < n_pages; i++) p->free[i] = (int32_t)(n_pages - 1 - i);
+  return MTX_OK;
+}
+
+void mtx_pool_fini(mtx_pool *p) {
+  free(p->base);
+  free(p->refs);
+  free(p->free);
+  memset(p, 0, sizeof *p);
+}
+
+uint8_t *mtx_pool_take(mtx_pool *p) {
+  if (!p->n_free) return NULL;
+  int32_t i = p->free[--p->n_free];
+  p->refs[i] = 1;
+  uint8_t *page = p->base + (size_t)i * p->page_bytes;
+  memset(page, 0, p->page_bytes);
+  return page;
+}
+
+int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page) {
+  return (int64_t)((size_t)(page - p->base) / p->page_bytes);
+}
+
+void mtx_pool_ref(mtx_pool *p, uint8_t *page) {
+  if (p->refs[mtx_pool_index(p, page)]++ == 1) p->n_shared++;
+}
+
+void mtx_pool_unref(mtx_pool *p, uint8_t *page) {
+  int64_t i = mtx_pool_index(p, page);
+  uint32_t left = --p->refs[i];
+  if (left == 1) p->n_shared--;
+  if (left == 0) p->free[p->n_free++] = (int32_t)i;
+}
+
+static int64_t pages_of(int64_t n_tokens) { return (n_tokens + MTX_PAGE_TOKENS - 1) / MTX_PAGE_TOKENS; }
+
+// Index of the partly filled page that the next token goes to, if it is shared; else -1.
+static int64_t shared_tail(const mtx_table *t, const mtx_pool *p, int64_t len) {
+  int64_t i = len / MTX_PAGE_TOKENS;
+  if (len % MTX_PAGE_TOKENS == 0 || i >= t->n || !t->page[i]) return -1;
+  return p->refs[mtx_pool_index(p, t->page[i])] > 1 ? i : -1;
+}
+
+int64_t mtx_table_needed(const mtx_table *t, const mtx_pool *p, int64_t len, int64_t n) {
+  if (n <= 0) return 0;
+  int64_t want = pages_of(len + n) - t->n;
+  return (want > 0 ? want : 0) + (shared_tail(t, p, len) >= 0);
+}
+
+static mtx_code grow(mtx_table *t, int64_t n, mtx_err *err) {
+  if (n <= t->cap) return MTX_OK;
+  int64_t cap = t->cap * 2 > n ? t->cap * 2 : n;
+  uint8_t **page = realloc(t->page, (size_t)cap * sizeof *page);
+  if (!page) return mtx_fail(err, MTX_ENOMEM, "no memory for a table of %lld pages", (long long)cap);
+  t->page = page;
+  t->cap = cap;
+  return MTX_OK;
+}
+
+mtx_code mtx_table_reserve(mtx_table *t, mtx_pool *p, int64_t len, int64_t n, mtx_err *err) {
+  if (n <= 0) return MTX_OK;
+  mtx_code rc = grow(t, pages_of(len + n), err);
+  if (rc) return rc;
+  int64_t tail = shared_tail(t, p, len);
+  if (tail >= 0) {
+    uint8_t *copy = mtx_pool_take(p);
+    memcpy(copy, t->page[tail], p->page_bytes);
+    mtx_pool_unref(p, t->page[tail]);
+    t->page[tail] = copy;
+  }
+  while (t->n < pages_of(len + n)) t->page[t->n++] = mtx_pool_take(p);
+  return MTX_OK;
+}
+
+mtx_code mtx_table_share(mtx_table *dst, const mtx_table *src, mtx_pool *p, int64_t n_tokens, mtx_err *err) {
+  int64_t n = pages_of(n_tokens);
+  mtx_code rc = grow(dst, n, err);
+  if (rc) return rc;
+  for (int64_t i = 0; i < n; i++) {
+    dst->page[i] = src->page[i];
+    if (i >= src->first) mtx_pool_ref(p, src->page[i]);
+  }
+  dst->first = src->first < n ? src->first : n;
+  dst->n = n;
+  return MTX_OK;
+}
+
+void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens) {
+  int64_t keep = pages_of(n_tokens);
+  while (t->n > keep) {
+    t->n--;
+    if (t->n >= t->first) mtx_pool_unref(p, t->page[t->n]);
+  }
+  if (t->first > t->n) t->first = t->n;
+}
+
+void mtx_table_give_back(mtx_table *t, mtx_pool *p, int64_t n_tokens) {
+  int64_t end = n_tokens / MTX_PAGE_TOKENS;
+  for (; t->first < t->n && t->first < end; t->first++) {
+    mtx_pool_unref(p, t->page[t->first]);
+    t->page[t->first] = NULL;
+  }
+}
+
+void mtx_table_fini(mtx_table *t, mtx_pool *p) {
+  mtx_table_cut(t, p, 0);
+  free(t->page);
+  memset(t, 0, sizeof *t);
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Page pools and page tables: the part of kv that knows no sequences.
+//
+// A pool is one block of equal pages with a reference count each. A table is
+// the list of pages one sequence owns in one group. Invariants:
+//  - entries [0, first) are NULL (given back), [first, n) are owned references;
+//  - a page that a sequence may write (at or behind its length) has count 1,
+//    which table_reserve establishes and only table_share ends.
+#ifndef MTX_KV_PAGES_H
+#define MTX_KV_PAGES_H
+
+#include "kv/kv.h"
+
+typedef struct mtx_pool {
+  uint8_t *base;       // n_pages * page_bytes, 64-byte aligned; touched as handed out
+  size_t page_bytes;
+  int64_t n_pages, n_free, n_shared;
+  uint32_t *refs;      // [n_pages]
+  int32_t *free;       // stack of the n_free free page numbers
+} mtx_pool;
+
+typedef struct mtx_table {
+  uint8_t **page;      // [cap]
+  int64_t first, n, cap;
+} mtx_table;
+
+mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err *err);
+void mtx_pool_fini(mtx_pool *p);
+uint8_t *mtx_pool_take(mtx_pool *p);  // zeroed, count 1; NULL when none is free
+void mtx_pool_ref(mtx_pool *p, uint8_t *page);
+void mtx_pool_unref(mtx_pool *p, uint8_t *page);
+int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page);
+
+// Pages that table_reserve would take for tokens [len, len + n).
+int64_t mtx_table_needed(const mtx_table *t, const mtx_pool *p, int64_t len, int64_t n);
+// The caller has checked that the pool has table_needed free pages. MTX_ENOMEM
+// changes nothing.
+mtx_code mtx_table_reserve(mtx_table *t, mtx_pool *p, int64_t len, int64_t n, mtx_err *err);
+// dst (empty) takes references to the pages of src that hold tokens below n_tokens.
+mtx_code mtx_table_share(mtx_table *dst, const mtx_table *src, mtx_pool *p, int64_t n_tokens, mtx_err *err);
+void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens);       // keeps pages of tokens < n_tokens
+void mtx_table_give_back(mtx_table *t, mtx_pool *p, int64_t n_tokens); // drops pages wholly below n_tokens
+void mtx_table_fini(mtx_table *t, mtx_pool *p);
+
+#endif
