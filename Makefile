@@ -46,7 +46,7 @@ TEST_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 BENCH_SRC := $(sort $(wildcard tests/bench/bench_*.c))
 BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 
-.PHONY: all help clean install test test-bins bench asan module
+.PHONY: all help clean install test test-bins bench asan module golden
 .DEFAULT_GOAL := all
 
 all: $(BUILD)/mtx ## build the mtx program
@@ -79,7 +79,10 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmtx.a
 
 test-bins: $(TEST_BIN)
 
-test: all module test-bins ## run every test
+golden: $(BUILD)/tests/c/expand_arch ## write the tiny test models to build/golden/arch
+	@mkdir -p build/golden/arch && $< build/golden/arch
+
+test: all module test-bins golden ## run every test
 	@BUILD=$(BUILD) LUA=$(LUA) sh tests/run.sh
 
 bench: all $(BENCH_BIN) ## print speed figures

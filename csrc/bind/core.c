@@ -4,7 +4,27 @@
 
 #include <lauxlib.h>
 
+// Each opener pushes one value (a table or a function), stored as core[name].
+static const luaL_Reg OPENERS[] = {
+  {"gguf", mtx_bind_gguf},
+  {"sha256", mtx_bind_sha256},
+};
+
+int mtx_bind_fail(lua_State *L, const mtx_err *err) {
+  char text[1024];
+  mtx_err_format(err, text, (int)sizeof text);
+  lua_pushnil(L);
+  lua_pushstring(L, text);
+  lua_pushstring(L, mtx_code_name(err->code));
+  return 3;
+}
+
 int luaopen_mtx_core(lua_State *L) {
   lua_newtable(L);
+  for (size_t i = 0; i < sizeof OPENERS / sizeof *OPENERS; i++) {
+    lua_pushcfunction(L, OPENERS[i].func);
+    lua_call(L, 0, 1);
+    lua_setfield(L, -2, OPENERS[i].name);
+  }
   return 1;
 }
