@@ -1,0 +1,129 @@
+-- SPDX-License-Identifier: MIT
+-- JSON for replies. lua-cjson cannot tell an empty list from an empty object and
+-- gives keys in hash order; replies need both right: `[]` is part of several
+-- contracts, and equal replies should be equal bytes. Scalars go through cjson.
+local cjson = require("cjson.safe").new()
+cjson.encode_number_precision(14)
+
+local wire = {}
+
+wire.null = require("cjson").null
+local LIST, RAW = {}, {}
+
+-- Marks a table as a list, also when empty.
+function wire.list(t) return setmetatable(t or {}, LIST) end
+
+function wire.is_list(t) return getmetatable(t) == LIST end
+
+-- Text that is JSON already, copied as it is.
+function wire.raw(text) return setmetatable({ text = text }, RAW) end
+
+-- A table whose fields are written in the given order, before all others:
+-- the usual reading order of the dialects; the rest follows by name.
+local ORDER = { "type", "event", "id", "object", "created", "created_at", "sequence_number", "status", "model",
+  "system_fingerprint", "index", "role", "message", "delta", "name", "error", "code", "content", "response", "thinking",
+  "reasoning_content", "reasoning", "text", "tool_calls", "function", "arguments", "input", "done", "done_reason",
+  "finish_reason", "logprobs", "choices", "output", "usage" }
+local RANK = {}
+for i, k in ipairs(ORDER) do RANK[k] = i end
+
+-- Any bytes as a JSON string; bytes that are no UTF-8 become U+FFFD (a broken
+-- string would make the whole frame unreadable).
+function wire.clean(s)
+  if utf8.len(s) then return s end
+  local out, i = {}, 1
+  while i <= #s do
+    local ok, bad = utf8.len(s, i)
+    if ok then
+      out[#out + 1] = s:sub(i)
+      break
+    end
+    out[#out + 1] = s:sub(i, bad - 1)
+    out[#out + 1] = "\u{FFFD}"
+    i = bad + 1
+    while i <= #s and s:byte(i) & 0xC0 == 0x80 do i = i + 1 end
+  end
+  return table.concat(out)
+end
+
+local ESC = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\b"] = "\\b", ["\f"] = "\\f" }
+for i = 0, 31 do
+  local c = string.char(i)
+  ESC[c] = ESC[c] or string.format("\\u%04x", i)
+end
+ESC["\127"] = "\\u007f"
+
+-- A Lua string as JSON text, quotes included.
+function wire.quote(s)
+  if not s:find('[%c"\\\128-\255]') then return '"' .. s .. '"' end
+  if not utf8.len(s) then s = wire.clean(s) end
+  -- U+2028 and U+2029 end lines in JavaScript sources and in some SSE readers.
+  s = s:gsub('[%c"\\]', ESC):gsub("\u{2028}", "\\u2028"):gsub("\u{2029}", "\\u2029")
+  return '"' .. s .. '"'
+end
+local quote = wire.quote
+
+local function number(v)
+  if math.type(v) == "integer" then return tostring(v) end
+  if v ~= v then return "null" end
+  if v == math.huge then return "1.7976931348623157e308" end
+  if v == -math.huge then return "-1.7976931348623157e308" end
+  if v == math.floor(v) and v > -1e15 and v < 1e15 then return string.format("%d", v) end
+  return string.format("%.9g", v)
+end
+
+local function key_less(a, b)
+  local ra, rb = RANK[a], RANK[b]
+  if ra and rb then return ra < rb end
+  if ra or rb then return ra ~= nil end
+  return a < b
+end
+
+local MAX_DEPTH = 300
+
+local function encode(v, out, depth)
+  local t = type(v)
+  if t == "string" then
+    out[#out + 1] = quote(v)
+  elseif t == "number" then
+    out[#out + 1] = number(v)
+  elseif t == "boolean" then
+    out[#out + 1] = v and "true" or "false"
+  elseif t ~= "table" then
+    out[#out + 1] = "null"
+  else
+    if depth > MAX_DEPTH then error("reply nests too deeply") end
+    local mt = getmetatable(v)
+    if mt == RAW then
+      out[#out + 1] = v.text
+    elseif mt and mt.__tojson then
+      out[#out + 1] = mt.__tojson(v)
+    elseif mt == LIST or #v > 0 then
+      for i = 1, #v do
+        out[#out + 1] = i == 1 and "[" or ","
+        encode(v[i], out, depth + 1)
+      end
+      out[#out + 1] = #v == 0 and "[]" or "]"
+    else
+      local keys = {}
+      for k in pairs(v) do keys[#keys + 1] = k end
+      table.sort(keys, key_less)
+      local sep = "{"
+      for _, k in ipairs(keys) do
+        out[#out + 1] = sep .. quote(k) .. ":"
+        encode(v[k], out, depth + 1)
+        sep = ","
+      end
+      out[#out + 1] = #keys == 0 and "{}" or "}"
+    end
+  end
+end
+
+-- value -> JSON text.
+function wire.encode(v)
+  local out = {}
+  encode(v, out, 0)
+  return table.concat(out)
+end
+
+return wire

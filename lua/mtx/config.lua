@@ -1,0 +1,257 @@
+-- SPDX-License-Identifier: MIT
+-- Every option of mtx in one table: name, kind, unit, default, check and the
+-- environment names understood. Values come from the config file, then the
+-- environment, then flags; each later source wins, and the source is kept so
+-- that `mtx config` can tell why a value is what it is.
+local duration = require("mtx.serve.duration")
+
+local config = {}
+
+local function list_of(text)
+  local out = {}
+  for item in text:gmatch("[^,%s]+") do out[#out + 1] = item end
+  return out
+end
+
+-- Text from a flag or the environment -> value; nil, message when malformed.
+local READ = {
+  string = function(s) return s end,
+  integer = function(s)
+    local n = math.tointeger(tonumber(s))
+    if not n then return nil, "a whole number is needed" end
+    return n
+  end,
+  number = function(s)
+    local n = tonumber(s)
+    if not n or n ~= n then return nil, "a number is needed" end
+    return n
+  end,
+  boolean = function(s)
+    s = s:lower()
+    if s == "1" or s == "true" or s == "yes" or s == "on" or s == "" then return true end
+    if s == "0" or s == "false" or s == "no" or s == "off" then return false end
+    return nil, "true or false is needed"
+  end,
+  list = function(s) return list_of(s) end,
+  duration = function(s)
+    local n = duration.parse(tonumber(s) or s)
+    if not n then return nil, "a duration such as 5m, 1h30m or 300 (seconds) is needed" end
+    return n
+  end,
+}
+
+local LUA_TYPE = { string = "string", integer = "number", number = "number", boolean = "boolean", list = "table" }
+
+local function range(low, high)
+  return function(v)
+    if v < low or (high and v > high) then
+      return nil, high and ("must be between " .. low .. " and " .. high) or ("must be at least " .. low)
+    end
+    return true
+  end
+end
+
+local function one_of(...)
+  local names = { ... }
+  return function(v)
+    for _, n in ipairs(names) do if n == v then return true end end
+    return nil, "must be one of " .. table.concat(names, ", ")
+  end
+end
+
+local function opt(name, kind, default, env, help, check, unit)
+  return { name = name, kind = kind, default = default, env = env, help = help, check = check, unit = unit }
+end
+
+config.OPTIONS = {
+  opt("host", "string", "127.0.0.1", { "MATRICXON_HOST", "MLXFORGE_HOST" }, "address to listen on; a public one needs a key or --insecure"),
+  opt("port", "integer", 11434, { "MATRICXON_PORT", "MLXFORGE_PORT" }, "TCP port; 0 takes a free one", range(0, 65535)),
+  opt("listen", "list", {}, {}, "further listeners: HOST:PORT or unix:PATH"),
+  opt("insecure", "boolean", false, {}, "serve a public address without any key"),
+  opt("models_dir", "string", "./models", { "MATRICXON_MODELS_DIR", "OLLAMA_MODELS" }, "folder scanned for models"),
+  opt("max_loaded_models", "integer", 2, { "MATRICXON_MAX_LOADED_MODELS", "OLLAMA_MAX_LOADED_MODELS" }, "models in memory at once", range(1, 64)),
+  opt("keep_alive", "duration", 300, { "MATRICXON_DEFAULT_KEEP_ALIVE_SECONDS", "OLLAMA_KEEP_ALIVE" }, "how long an unused model stays loaded; negative = for ever", nil, "s"),
+  opt("memory_margin", "number", 1.2, { "MATRICXON_MEMORY_SAFETY_MARGIN" }, "memory wanted times this must be free", range(1.1, 1.8)),
+  opt("ctx", "integer", 0, { "MLXFORGE_MAX_CTX", "OLLAMA_CONTEXT_LENGTH", "MTX_MAX_CTX" }, "context of a request; 0 = the model's, at most 8192", range(0, 1 << 24), "tokens"),
+  opt("parallel", "integer", 8, { "MATRICXON_MAX_DECODE_BATCH", "OLLAMA_NUM_PARALLEL", "MTX_MAX_BATCH" }, "requests decoded together per model", range(1, 256)),
+  opt("threads", "integer", 0, { "MATRICXON_TORCH_THREADS" }, "compute threads; 0 = usable cores", range(0, 1024)),
+  opt("cpu", "string", "auto", { "MATRICXON_GEMV_BACKEND", "MTX_KERNELS" }, "highest kernel tier: auto, scalar, avx2, avx512, amx, neon"),
+  opt("device", "string", "cpu", { "MATRICXON_DEVICE" }, "where models run"),
+  opt("kv_type", "string", "f16", {}, "type of the KV cache: f32, f16, q8_0"),
+  opt("kv_budget_mb", "integer", 0, {}, "memory for KV pages; 0 = by free memory", range(0, 1 << 24), "MiB"),
+  opt("cache_mb", "integer", 2048, { "MATRICXON_PROMPT_CACHE_BUDGET_MB" }, "memory for prefixes of finished requests", range(0, 1 << 24), "MiB"),
+  opt("cache_shared", "boolean", false, {}, "let different keys reuse one another's prefixes"),
+  opt("max_waiting", "integer", 256, { "MLXFORGE_MAX_WAITING", "OLLAMA_MAX_QUEUE" }, "requests waiting per model; more are refused", range(1, 65536)),
+  opt("policy", "string", "fcfs", {}, "scheduling: fcfs, fair, or a Lua file"),
+  opt("script", "string", "", {}, "Lua file with routes and hooks"),
+  opt("api_key", "list", {}, { "LLAMA_API_KEY" }, "keys accepted for infer and embed"),
+  opt("admin_key", "list", {}, {}, "keys accepted for everything"),
+  opt("keys_file", "string", "", {}, "file of hashed keys (mtx keys)"),
+  opt("origins", "list", {}, { "OLLAMA_ORIGINS" }, "further origins browsers may call from"),
+  opt("allowed_hosts", "list", {}, {}, "further Host names that are fine on a loopback server"),
+  opt("requests_per_minute", "integer", 0, {}, "limit of the whole server; 0 = none", range(0)),
+  opt("tokens_per_minute", "integer", 0, {}, "limit of the whole server; 0 = none", range(0)),
+  opt("key_requests_per_minute", "integer", 0, {}, "limit of each key; 0 = none", range(0)),
+  opt("key_tokens_per_minute", "integer", 0, {}, "limit of each key; 0 = none", range(0)),
+  opt("max_body_mb", "number", 20, {}, "largest request body", range(0.001, 1024), "MiB"),
+  opt("max_connections", "integer", 1024, {}, "open connections", range(1, 65536)),
+  opt("request_timeout", "duration", 0, {}, "longest time for one answer; 0 = none", nil, "s"),
+  opt("head_timeout", "number", 10, {}, "time for a request's head", range(0.1, 3600), "s"),
+  opt("body_timeout", "number", 30, {}, "longest pause inside a request's body", range(0.1, 3600), "s"),
+  opt("idle_timeout", "number", 75, {}, "idle keep-alive connections", range(0.1, 86400), "s"),
+  opt("write_timeout", "number", 60, {}, "reader that takes nothing", range(0.1, 86400), "s"),
+  opt("drain_timeout", "number", 10, {}, "time running answers get at shutdown", range(0, 3600), "s"),
+  opt("max_queued_mb", "number", 4, {}, "bytes waiting for one slow reader", range(0.01, 1024), "MiB"),
+  opt("reasoning_fields", "string", "both", {}, "/v1 name of reasoning text: both, reasoning, reasoning_content", one_of("both", "reasoning", "reasoning_content")),
+  opt("responses_max", "integer", 1000, {}, "stored /v1/responses", range(0, 1 << 20)),
+  opt("responses_ttl", "duration", 86400, {}, "how long they are kept", nil, "s"),
+  opt("props_writable", "boolean", false, {}, "allow POST /props"),
+  opt("metrics", "boolean", true, {}, "serve /metrics"),
+  opt("log_level", "string", "info", { "MATRICXON_LOG_LEVEL" }, "error, warn, info, debug or trace"),
+  opt("log_format", "string", "text", {}, "text or json", one_of("text", "json")),
+  opt("trace", "string", "", {}, "file that gets every stage of every request, one JSON object per line"),
+  opt("pid_file", "string", "", {}, "file with the process id while serving"),
+}
+
+local BY_NAME = {}
+for _, o in ipairs(config.OPTIONS) do BY_NAME[o.name] = o end
+config.by_name = BY_NAME
+
+local LOG_NUMBERS = { ["0"] = "info", ["1"] = "debug", ["2"] = "trace" }
+
+local function accept(self, o, value, source)
+  if o.name == "log_level" and LOG_NUMBERS[tostring(value)] then value = LOG_NUMBERS[tostring(value)] end
+  if o.kind == "duration" then
+    value = duration.parse(value)
+    if not value then return nil, source .. ": " .. o.name .. ": a duration such as 5m or 300 (seconds) is needed" end
+  elseif type(value) ~= LUA_TYPE[o.kind] then
+    return nil, source .. ": " .. o.name .. ": a " .. o.kind .. " is needed"
+  elseif o.kind == "integer" then
+    value = math.tointeger(value)
+    if not value then return nil, source .. ": " .. o.name .. ": a whole number is needed" end
+  end
+  if o.check then
+    local ok, message = o.check(value)
+    if not ok then return nil, source .. ": " .. o.name .. " " .. message end
+  end
+  self.values[o.name], self.sources[o.name] = value, source
+  return true
+end
+
+local function accept_text(self, o, text, source)
+  local value, message = READ[o.kind](text)
+  if value == nil then return nil, source .. ": " .. o.name .. ": " .. message end
+  return accept(self, o, value, source)
+end
+
+-- A config file is one Lua table without code: `return { port = 8080 }` or the
+-- bare fields of it. Calls, loops and functions are refused before it is run.
+function config.read_file(path)
+  local f, err = io.open(path, "rb")
+  if not f then return nil, "cannot read the config file: " .. err end
+  local text = f:read(1 << 20) or ""
+  f:close()
+  local bare = text:gsub("%-%-[^\n]*", ""):gsub('\\["\'\\]', ""):gsub('"[^"\n]*"', '""'):gsub("'[^'\n]*'", "''")
+  for word in bare:gmatch("[%a_][%w_]*") do
+    if word == "function" or word == "while" or word == "for" or word == "repeat" or word == "goto" then
+      return nil, path .. ": a config file holds data only; `" .. word .. "` is not allowed"
+    end
+  end
+  if bare:find("[():]") then return nil, path .. ": a config file holds data only; no calls" end
+  if not bare:find("^%s*return") then text = "return {" .. text .. "\n}" end
+  local chunk, message = load(text, "@" .. path, "t", {})
+  if not chunk then return nil, message end
+  local ok, t = pcall(chunk)
+  if not ok or type(t) ~= "table" then return nil, path .. ": " .. (ok and "must give a table" or t) end
+  return t
+end
+
+-- sources: {file = path | nil, env = function(name) | nil, flags = {name = text or value}}
+-- -> {values, sources}, or nil, message. OLLAMA_HOST may be HOST, HOST:PORT or a URL.
+function config.load(sources)
+  local self = { values = {}, sources = {} }
+  local env = sources.env or os.getenv
+  for _, o in ipairs(config.OPTIONS) do self.values[o.name], self.sources[o.name] = o.default, "default" end
+  local path = sources.file or env("MTX_CONFIG") or env("OXILLAMA_CONFIG")
+  if path and path ~= "" then
+    local t, err = config.read_file(path)
+    if not t then return nil, err end
+    for k, v in pairs(t) do
+      local o = BY_NAME[k]
+      if not o then return nil, path .. ": unknown option " .. tostring(k) .. "; `mtx config` lists them" end
+      local ok, message = accept(self, o, v, path)
+      if not ok then return nil, message end
+    end
+  end
+  local ollama = env("OLLAMA_HOST")
+  if ollama and ollama ~= "" then
+    local rest = ollama:gsub("^%a+://", ""):gsub("/.*$", "")
+    local host, port = rest:match("^(.-):?(%d*)$")
+    if host ~= "" then self.values.host, self.sources.host = host, "OLLAMA_HOST" end
+    if port ~= "" and rest:find(":" .. port .. "$") then self.values.port, self.sources.port = math.tointeger(tonumber(port)), "OLLAMA_HOST" end
+  end
+  for _, o in ipairs(config.OPTIONS) do
+    local names = { table.unpack(o.env) }
+    names[#names + 1] = "MTX_" .. o.name:upper()
+    for _, name in ipairs(names) do
+      local text = env(name)
+      if text and text ~= "" then
+        local ok, message = accept_text(self, o, text, name)
+        if not ok then return nil, message end
+      end
+    end
+  end
+  for k, v in pairs(sources.flags or {}) do
+    local o = BY_NAME[k]
+    if not o then return nil, "unknown option --" .. k:gsub("_", "-") end
+    local ok, message
+    if type(v) == "string" and o.kind ~= "string" then
+      ok, message = accept_text(self, o, v, "--" .. k:gsub("_", "-"))
+    else
+      ok, message = accept(self, o, v, "--" .. k:gsub("_", "-"))
+    end
+    if not ok then return nil, message end
+  end
+  return self
+end
+
+-- argv (from index `from`) -> flags table and the words that are no flags; or nil, message.
+-- Understands --name value, --name=value, --no-name and -h.
+function config.parse_flags(argv, from)
+  local flags, words, i = {}, {}, from or 1
+  while i <= #argv do
+    local a = argv[i]
+    local name, value = a:match("^%-%-([%w%-_]+)=(.*)$")
+    name = name or a:match("^%-%-([%w%-_]+)$")
+    if not name then
+      if a == "-h" then flags.help = true
+      elseif a:find("^%-.") then return nil, "unknown option " .. a
+      else words[#words + 1] = a end
+    else
+      local key = name:gsub("-", "_")
+      local o = BY_NAME[key]
+      if key == "help" then
+        flags.help = true
+      elseif key == "config" then
+        if not value then i = i + 1; value = argv[i] end
+        if not value then return nil, "--config needs a file name" end
+        flags.config = value
+      elseif not o and BY_NAME[key:gsub("^no_", "")] and BY_NAME[key:gsub("^no_", "")].kind == "boolean" then
+        flags[key:gsub("^no_", "")] = false
+      elseif not o then
+        return nil, "unknown option --" .. name .. "; `mtx config` lists them"
+      elseif o.kind == "boolean" then
+        flags[key] = value or true
+      else
+        if not value then i = i + 1; value = argv[i] end
+        if not value then return nil, "--" .. name .. " needs a value" end
+        if o.kind == "list" and flags[key] then value = flags[key] .. "," .. value end
+        flags[key] = value
+      end
+    end
+    i = i + 1
+  end
+  return flags, words
+end
+
+return config

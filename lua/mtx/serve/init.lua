@@ -1,0 +1,171 @@
+-- SPDX-License-Identifier: MIT
+-- Builds the server from its configuration and runs it. The only way to make a
+-- server: tests, the command line and embedding programs all come through
+-- serve.new, so that no guard exists in one of them only.
+local uv = require("luv")
+local app = require("mtx.serve.app")
+local auth = require("mtx.serve.auth")
+local http = require("mtx.http.server")
+local limits = require("mtx.serve.limits")
+local log = require("mtx.serve.log")
+local metrics = require("mtx.serve.metrics")
+local origin = require("mtx.serve.origin")
+local routes = require("mtx.routes")
+
+local serve = {}
+
+serve.VERSION = "0.1.0"
+
+-- Modules that add routes to a context, in order.
+local ROUTE_MODULES = { "mtx.serve.routes_core" }
+
+local function make_auth(config)
+  local a = auth.new()
+  for i, key in ipairs(config.api_key) do a:add_key("key" .. i, key, { "infer", "embed" }) end
+  for i, key in ipairs(config.admin_key) do a:add_key("admin" .. i, key, { "admin" }) end
+  if config.keys_file ~= "" then
+    local ok, message = a:load(config.keys_file)
+    if not ok then return nil, message end
+  end
+  return a
+end
+
+-- Where to listen: {{host, port} | {unix = path}}.
+local function listeners_of(config)
+  local list = {}
+  if config.host ~= "" then list[1] = { host = config.host, port = config.port } end
+  for _, l in ipairs(config.listen) do
+    local path = l:match("^unix:(.+)$")
+    local host, port = l:match("^%[?([^%]]*)%]?:(%d+)$")
+    if path then list[#list + 1] = { unix = path }
+    elseif host then list[#list + 1] = { host = host, port = math.tointeger(tonumber(port)) }
+    else return nil, "cannot read listener " .. l .. "; write HOST:PORT or unix:PATH" end
+  end
+  return list
+end
+
+local function http_options(ctx)
+  local c = ctx.config
+  local function ms(s) return math.floor(s * 1000) end
+  return { app = ctx.app, max_connections = c.max_connections, max_queued = math.floor(c.max_queued_mb * 1048576),
+    log = function(level, message) ctx.log(level, message) end,
+    timeouts = { head_ms = ms(c.head_timeout), body_ms = ms(c.body_timeout), idle_ms = ms(c.idle_timeout), write_ms = ms(c.write_timeout) } }
+end
+
+-- config: config.load's result. deps: {core = module with load(path, options) ->
+-- model (default the C core), log_out, clock}. Gives a context, or nil, message.
+-- ctx: {config, routes, auth, limits, log, metrics, app, http, core, version}
+function serve.new(config, deps)
+  deps = deps or {}
+  local values = config.values
+  local a, message = make_auth(values)
+  if not a then return nil, message end
+  local listeners, err = listeners_of(values)
+  if not listeners then return nil, err end
+  local loopback = true
+  for _, l in ipairs(listeners) do
+    if l.host and l.host ~= "localhost" and not origin.is_loopback(l.host) then loopback = false end
+  end
+  if not loopback and #a.keys == 0 and not values.insecure then
+    return nil, "refusing to serve a public address without a key: set --api-key or --keys-file, listen on 127.0.0.1, or accept the risk with --insecure"
+  end
+  local clock = deps.clock or function() return uv.now() / 1000 end
+  local ctx = { config = values, sources = config.sources, routes = routes.new(), auth = a, clock = clock,
+    limits = limits.new(values, clock), metrics = metrics.new(), loopback = loopback, listeners = listeners,
+    log = log.new({ level = values.log_level, format = values.log_format, out = deps.log_out }),
+    machine = (uv.os_gethostname() or ""):lower(), version = serve.VERSION, deps = deps, started = os.time() }
+  ctx.app = app.new(ctx)
+  for _, name in ipairs(ROUTE_MODULES) do require(name).add(ctx) end
+  if not loopback and #a.keys == 0 then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
+  if #a.keys == 0 and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end
+  ctx.http = http.new(http_options(ctx))
+  return ctx
+end
+
+-- Opens the listeners; ctx.port is the first TCP port. nil, message on failure.
+function serve.listen(ctx)
+  for _, l in ipairs(ctx.listeners) do
+    if l.unix then
+      local ok, message = ctx.http:listen_unix(l.unix)
+      if not ok then return nil, message end
+    else
+      local port, message = ctx.http:listen_tcp(l.host, l.port)
+      if not port then return nil, message end
+      ctx.port = ctx.port or port
+    end
+  end
+  return true
+end
+
+-- Begins the drain: no new connections, running answers get drain_timeout
+-- seconds, then are cancelled; calls on_done when all is closed.
+function serve.drain(ctx, on_done)
+  if ctx.draining then return end
+  ctx.draining = true
+  ctx.log("info", "draining", { grace_s = ctx.config.drain_timeout })
+  ctx.http:drain(math.floor(ctx.config.drain_timeout * 1000), function()
+    if ctx.cancel_all then ctx.cancel_all() end
+  end, function()
+    if ctx.close_models then ctx.close_models() end
+    if on_done then on_done() end
+  end)
+end
+
+local function notify_systemd(ctx, text)
+  local path = os.getenv("NOTIFY_SOCKET")
+  if not path or not path:find("^/") or not ctx then return end
+  -- luv has no datagram Unix sockets; systemd-notify is its own small client.
+  local handle
+  handle = uv.spawn("systemd-notify", { args = { text } }, function() handle:close() end)
+end
+
+-- Serves until SIGTERM or SIGINT; the second signal ends at once. -> exit code.
+function serve.run(ctx)
+  local ok, message = serve.listen(ctx)
+  if not ok then
+    io.stderr:write("mtx serve: ", message, "\n")
+    return 1
+  end
+  local c = ctx.config
+  if c.pid_file ~= "" then
+    local f = io.open(c.pid_file, "w")
+    if not f then
+      io.stderr:write("mtx serve: cannot write the PID file ", c.pid_file, "\n")
+      return 1
+    end
+    f:write(uv.os_getpid(), "\n")
+    f:close()
+  end
+  local signals = {}
+  local function on_signal(name)
+    if ctx.draining then
+      ctx.log("warn", "second signal: ending at once", { signal = name })
+      if c.pid_file ~= "" then os.remove(c.pid_file) end
+      os.exit(130)
+    end
+    notify_systemd(ctx, "STOPPING=1")
+    serve.drain(ctx, function()
+      for _, s in ipairs(signals) do s:close() end
+      if ctx.on_stop then ctx.on_stop() end
+      uv.stop()
+    end)
+  end
+  for _, name in ipairs({ "sigterm", "sigint" }) do
+    local s = uv.new_signal()
+    s:start(name, function() on_signal(name) end)
+    signals[#signals + 1] = s
+  end
+  local hup = uv.new_signal()
+  hup:start("sighup", function() if ctx.reload then ctx.reload() end end)
+  signals[#signals + 1] = hup
+  local pipe = uv.new_signal() -- a closed reader must never end the process
+  pipe:start("sigpipe", function() end)
+  signals[#signals + 1] = pipe
+  ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = uv.os_getpid(), keys = #ctx.auth.keys })
+  notify_systemd(ctx, "READY=1")
+  uv.run()
+  if c.pid_file ~= "" then os.remove(c.pid_file) end
+  return 0
+end
+
+return serve
