@@ -41,6 +41,7 @@ typedef struct mtx_weight {
   const mtx_qtype *type;
   int64_t n_out, k;
   mtx_act_format act;
+  int pack;                // the packed layout (an mtx_pack of matmul.h)
   void *data;              // packed bytes, 64-byte aligned, owned by the caller
   size_t group_bytes;      // bytes of one packed group
 } mtx_weight;
