@@ -34,7 +34,7 @@ enum { MTX_GROUP = 16 };
 
 typedef enum {
   MTX_ACT_F32,  // columns as they are: F32, F16, BF16 weights
-  MTX_ACT_Q8,   // blocks of 32: int8 with an f32 scale and f32 sums per 16 (all quantised weights)
+  MTX_ACT_Q8,   // blocks of 32: int8, an f32 scale, sums (mtx_q8 in matmul.h; all quantised weights)
 } mtx_act_format;
 
 typedef struct mtx_weight {
