@@ -187,7 +187,7 @@ int mtx_bind_gguf(lua_State *L) {
     {"metadata", l_gguf_metadata}, {"tensors", l_gguf_tensors}, {"tensor_data", l_gguf_tensor_data},
     {"info", l_gguf_info},         {"close", l_gguf_close},     {NULL, NULL},
   };
-  static const luaL_Reg functions[] = {{"open", l_gguf_open}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"open", l_gguf_open}, {"write", mtx_bind_gguf_write}, {NULL, NULL}};
   if (luaL_newmetatable(L, TYPE)) {
     luaL_setfuncs(L, meta, 0);
     luaL_newlib(L, methods);

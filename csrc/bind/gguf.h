@@ -11,4 +11,7 @@
 // a userdata that keeps pointers into it pins it by a user value.
 mtx_gguf *mtx_bind_check_gguf(lua_State *L, int idx);
 
+// gguf.write, in gguf_write.c.
+int mtx_bind_gguf_write(lua_State *L);
+
 #endif

@@ -13,7 +13,7 @@ enum {
   MTX_GGUF_MAX_NAME_BYTES = 255,         // the format says 64; ggml's own limit is 63
   MTX_GGUF_MAX_STRING_BYTES = 64 << 20,
   MTX_GGUF_MAX_ITEMS = 64 << 20,         // of all arrays of a file together
-  MTX_GGUF_MAX_KV = 1 << 20,
+  MTX_GGUF_MAX_KV = 1 << 16,
   MTX_GGUF_MAX_TENSORS = 1 << 20,
   MTX_GGUF_MAX_ALIGNMENT = 1 << 20,
   MTX_GGUF_MAX_SHARDS = 4096,
