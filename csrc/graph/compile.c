@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// From the built steps to the plan: merge, fuse, give buffers their places.
+//
+// Values are written once, so a matmul may move up to an earlier one that reads
+// the same input; both then run as one step between two barriers.
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph_build.h"
+
+static bool same_val(const mtx_plan *p, mtx_val a, mtx_val b) {
+  return a && b && p->val[a].buf == p->val[b].buf && p->val[a].off == p->val[b].off && p->val[a].n == p->val[b].n;
+}
+
+static void drop_steps(mtx_plan *p, const uint8_t *dead) {
+  int n = 0;
+  for (int i = 0; i < p->n_steps; i++)
+    if (!dead[i]) p->step[n++] = p->step[i];
+  p->n_steps = n;
+}
+
+// Joins matmuls (plain or expert ones) that read the same value.
+static void merge_matmuls(mtx_plan *p, uint8_t *dead) {
+  for (int i = 0; i < p->n_steps; i++) {
+    mtx_step_desc *a = &p->step[i];
+    if (dead[i] || (a->op != MTX_OP_MATMUL && a->op != MTX_OP_MOE_MATMUL)) continue;
+    for (int j = i + 1; j < p->n_steps && j < i + 32 && a->n_w < MTX_STEP_MAX_W; j++) {
+      mtx_step_desc *b = &p->step[j];
+      if (b->op == MTX_OP_MOE_ROUTE && a->op == MTX_OP_MOE_MATMUL) break;
+      if (dead[j] || b->op != a->op || b->n_w != 1 || !same_val(p, a->in[0], b->in[0])) continue;
+      a->w[a->n_w] = b->w[0];
+      a->b[a->n_w] = b->b[0];
+      a->out[a->n_w] = b->out[0];
+      a->n_w++;
+      dead[j] = 1;
+    }
+  }
+}
+
+static int count_uses(const mtx_plan *p, int buf, int from, const uint8_t *dead) {
+  int n = p->val[p->output].buf == buf;
+  for (int i = from; i < p->n_steps; i++) {
+    if (dead[i]) continue;
+    for (int k = 0; k < MTX_STEP_MAX_IN; k++) n += p->step[i].in[k] && p->val[p->step[i].in[k]].buf == buf;
+  }
+  return n;
+}
+
+// x + matmul(...) where x is used no more: the matmul adds into x's buffer.
+static void fuse_residual(mtx_plan *p, uint8_t *dead) {
+  for (int i = 0; i + 1 < p->n_steps; i++) {
+    mtx_step_desc *mm = &p->step[i];
+    if (dead[i] || mm->op != MTX_OP_MATMUL || mm->n_w != 1) continue;
+    int j = i + 1;
+    while (j < p->n_steps && dead[j]) j++;
+    if (j == p->n_steps || p->step[j].op != MTX_OP_ADD) continue;
+    mtx_step_desc *add = &p->step[j];
+    mtx_val x = same_val(p, add->in[1], mm->out[0]) ? add->in[0] : same_val(p, add->in[0], mm->out[0]) ? add->in[1] : 0;
+    if (!x) continue;
+    int xb = p->val[x].buf, tb = p->val[mm->out[0]].buf, yb = p->val[add->out[0]].buf;
+    if (p->buf[xb].n != p->val[x].n || p->buf[xb].dom != p->buf[tb].dom || xb == tb) continue;
+    if (count_uses(p, tb, j + 1, dead) || count_uses(p, xb, j + 1, dead) || p->val[mm->in[0]].buf == xb) continue;
+    mm->out[0] = x;
+    mm->accumulate[0] = true;
+    dead[j] = 1;
+    for (int v = 1; v < p->n_vals; v++)
+      if (p->val[v].buf == yb) p->val[v].buf = xb;
+  }
+}
+
+// An encoding right behind the op that made its input is done by that op.
+static void fuse_encode(mtx_plan *p, uint8_t *dead) {
+  for (int i = 0; i + 1 < p->n_steps; i++) {
+    mtx_step_desc *s = &p->step[i];
+    if (dead[i] || !(s->op == MTX_OP_GLU || (s->op == MTX_OP_NORM && s->n == p->val[s->out[0]].n))) continue;
+    int j = i + 1;
+    while (j < p->n_steps && dead[j]) j++;
+    if (j == p->n_steps || p->step[j].op != MTX_OP_ENCODE || !same_val(p, p->step[j].in[0], s->out[0])) continue;
+    if (p->val[s->out[0]].n % 32) continue;
+    s->encoded = p->step[j].out[0];
+    dead[j] = 1;
+  }
+}
+
+static void touch(mtx_plan *p, mtx_val v, int step) {
+  if (!v) return;
+  mtx_plan_buf *b = &p->buf[p->val[v].buf];
+  if (b->first < 0) b->first = step;
+  b->last = step;
+}
+
+static void lifetimes(mtx_plan *p) {
+  for (int i = 0; i < p->n_steps; i++) {
+    mtx_step_desc *s = &p->step[i];
+    for (int k = 0; k < MTX_STEP_MAX_IN; k++) touch(p, s->in[k], i);
+    for (int k = 0; k < MTX_STEP_MAX_W; k++) touch(p, s->out[k], i);
+    touch(p, s->encoded, i);
+  }
+  p->buf[p->val[p->output].buf].output = true;
+}
+
+static int by_off(const void *a, const void *b) {
+  int64_t x = (*(mtx_plan_buf *const *)a)->off, y = (*(mtx_plan_buf *const *)b)->off;
+  return (x > y) - (x < y);
+}
+
+// Lowest offset in the domain that is free during the buffer's life. Rows are
+// rounded up to 16 floats so that every row block starts on a cache line.
+static mtx_code place(mtx_plan *p, mtx_err *err) {
+  mtx_plan_buf **live = malloc((size_t)p->n_bufs * sizeof *live);
+  if (!live) return mtx_fail(err, MTX_ENOMEM, "not enough memory to plan the model");
+  for (int i = 1; i < p->n_bufs; i++) {
+    mtx_plan_buf *b = &p->buf[i];
+    if (b->first < 0 || b->output) continue;
+    int n_live = 0;
+    for (int j = 1; j < i; j++) {
+      mtx_plan_buf *o = &p->buf[j];
+      if (o->first >= 0 && !o->output && o->dom == b->dom && o->first <= b->last && b->first <= o->last) live[n_live++] = o;
+    }
+    qsort(live, (size_t)n_live, sizeof *live, by_off);
+    int64_t off = 0, n = (b->n + 15) / 16 * 16;
+    for (int j = 0; j < n_live; j++) {
+      if (off + n <= live[j]->off) break;
+      int64_t end = live[j]->off + (live[j]->n + 15) / 16 * 16;
+      if (end > off) off = end;
+    }
+    b->off = off;
+    if (off + n > p->floats[b->dom]) p->floats[b->dom] = off + n;
+  }
+  free(live);
+  return MTX_OK;
+}
+
+mtx_code mtx_plan_compile(mtx_plan *p, mtx_err *err) {
+  uint8_t *dead = calloc((size_t)p->n_steps + 1, 1);
+  if (!dead) return mtx_fail(err, MTX_ENOMEM, "not enough memory to plan the model");
+  merge_matmuls(p, dead);
+  fuse_residual(p, dead);
+  fuse_encode(p, dead);
+  drop_steps(p, dead);
+  free(dead);
+  lifetimes(p);
+  return place(p, err);
+}
