@@ -288,7 +288,11 @@ mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe 
                 mtx_g_width(g, router_logits) == m->n_expert && g->plan->weight[up].n_mats == m->n_expert, "moe"))
     return 0;
   mtx_plan *p = g->plan;
-  if (p->n_slots < m->n_used) p->n_slots = m->n_used;
+  if (p->n_slots && p->n_slots != m->n_used) {
+    mtx_g_fail(g, MTX_EUNSUPPORTED, NULL, "layers use different numbers of experts (%d and %d)", p->n_slots, m->n_used);
+    return 0;
+  }
+  p->n_slots = m->n_used;
   mtx_val weights;
   step1(g, MTX_OP_MOE_ROUTE, router_logits, m->n_used, &weights)->u.moe = *m;
   mtx_val xs = gathered(g, x, up);

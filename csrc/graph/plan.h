@@ -13,6 +13,7 @@
 
 #include "gguf/gguf.h"
 #include "kern/kern.h"
+#include "kern/vec.h"
 #include "kv/kv.h"
 
 typedef enum {
@@ -90,9 +91,6 @@ typedef struct mtx_moe {
   mtx_wid select_bias;    // [n_expert] added for choosing only, or none
   int n_group, n_group_used;  // group-limited choice (DeepSeek-V3): 0 = off
 } mtx_moe;
-
-typedef enum { MTX_UNARY_SILU, MTX_UNARY_GELU, MTX_UNARY_GELU_ERF, MTX_UNARY_GELU_QUICK, MTX_UNARY_RELU, MTX_UNARY_RELU2,
-               MTX_UNARY_SIGMOID, MTX_UNARY_TANH, MTX_UNARY_SOFTPLUS, MTX_UNARY_EXP } mtx_unary;
 
 enum { MTX_STEP_MAX_IN = 8, MTX_STEP_MAX_W = 4 };
 

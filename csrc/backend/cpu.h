@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Inside the CPU backend: what the op files share.
+#ifndef MTX_BACKEND_CPU_H
+#define MTX_BACKEND_CPU_H
+
+#include "backend/exec.h"
+#include "base/barrier.h"
+
+typedef struct mtx_cpu {
+  mtx_backend base;
+  const mtx_plan *plan;
+  int max_rows, n_threads;
+  float *dom[3];                  // memory of each domain's buffers
+  int64_t cap[3];                 // rows of each domain
+  float *scratch;                 // n_threads * scratch_floats
+  size_t scratch_floats;
+  // Expert lists of the MoE layer being run: slots sorted by expert.
+  int32_t *slot_row, *slot_of;    // [slots]: row of a sorted slot; sorted place of (row, rank)
+  int32_t *slot_expert;           // [rows * n_used] expert of (row, rank)
+  int32_t *expert_first;          // [n_expert + 1] first sorted slot
+  mtx_barrier barrier;
+  const mtx_exec *x;              // the step being run
+} mtx_cpu;
+
+// One thread's view of a running step.
+typedef struct mtx_work {
+  mtx_cpu *c;
+  const mtx_exec *x;
+  int ith, nth;
+  float *scratch;                 // this thread's
+} mtx_work;
+
+typedef void (*mtx_cpu_op)(const mtx_step_desc *s, const mtx_work *w);
+
+// Floats between two rows of a value, its first row, and how many rows it has now.
+static inline int64_t mtx_val_stride(const mtx_cpu *c, mtx_val v) { return c->plan->buf[c->plan->val[v].buf].n; }
+static inline float *mtx_val_ptr(const mtx_cpu *c, mtx_val v) {
+  const mtx_plan_val *pv = &c->plan->val[v];
+  const mtx_plan_buf *b = &c->plan->buf[pv->buf];
+  return (b->output ? c->x->outputs : c->dom[b->dom] + b->off * c->cap[b->dom]) + pv->off;
+}
+static inline int64_t mtx_val_rows(const mtx_cpu *c, mtx_val v) {
+  switch (c->plan->buf[c->plan->val[v].buf].dom) {
+    case MTX_DOM_ROWS: return c->x->n_rows;
+    case MTX_DOM_OUTS: return c->x->n_outs;
+    default: return (int64_t)c->x->n_rows * c->plan->n_slots;
+  }
+}
+static inline int64_t mtx_val_n(const mtx_cpu *c, mtx_val v) { return c->plan->val[v].n; }
+
+// The ith of nth nearly equal parts of [0, n), cut at multiples of `grain`.
+static inline void mtx_share(int64_t n, int64_t grain, int ith, int nth, int64_t *a, int64_t *b) {
+  int64_t units = (n + grain - 1) / grain;
+  int64_t u0 = units * ith / nth, u1 = units * (ith + 1) / nth;
+  *a = u0 * grain;
+  *b = u1 * grain < n ? u1 * grain : n;
+}
+
+// The op files.
+void mtx_cpu_embed(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_embed_pos(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_norm(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_unary(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_glu(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_add(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_mul(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_scale(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_softcap(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_vec(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_copy(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_select(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_rope_table(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_rope(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_encode(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_matmul_heads(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_kv_store(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_moe_route(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_moe_gather(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_moe_matmul(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_moe_sum(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_conv(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_ssm_scan(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_delta_rule(const mtx_step_desc *s, const mtx_work *w);
+
+// Scratch floats a thread needs for this plan's ops.
+size_t mtx_cpu_attention_scratch(const mtx_step_desc *s);
+size_t mtx_cpu_matmul_scratch(const mtx_plan *p, const mtx_step_desc *s);
+
+#endif

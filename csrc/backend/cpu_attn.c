@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT
+// Attention: what is stored, and how query rows are cut into tiles for threads.
+#include <math.h>
+
+#include "backend/cpu.h"
+#include "kern/attn.h"
+
+void mtx_cpu_kv_store(const mtx_step_desc *s, const mtx_work *w) {
+  const mtx_kv_layout *kv = &w->c->plan->kv;
+  const mtx_kv_layer *l = &kv->layer[s->kv_layer];
+  const mtx_attn_kernels *kern = mtx_attn_get();
+  const float *k = mtx_val_ptr(w->c, s->in[0]), *v = mtx_val_ptr(w->c, s->in[1]);
+  int64_t ldk = mtx_val_stride(w->c, s->in[0]), ldv = mtx_val_stride(w->c, s->in[1]), a, b;
+  mtx_share((int64_t)w->x->n_rows * l->n_head_kv, 1, w->ith, w->nth, &a, &b);
+  for (int64_t i = a; i < b; i++) {
+    int64_t r = i / l->n_head_kv, h = i % l->n_head_kv;
+    int32_t pos = w->x->pos[r];
+    uint8_t *page = w->x->seq[w->x->row_seq[r]].pages[l->group][pos / MTX_PAGE_TOKENS];
+    kern->store(kv->type, k + r * ldk + h * l->dk, v + r * ldv + h * l->dv, l->dk, l->dv, pos % MTX_PAGE_TOKENS,
+                page + l->k_off + (size_t)h * l->k_head_bytes, page + l->v_off + (size_t)h * l->v_head_bytes);
+  }
+}
+
+size_t mtx_cpu_attention_scratch(const mtx_step_desc *s) {
+  return mtx_attn_scratch_floats(s->u.attn.dk, s->u.attn.dv, MTX_ATTN_MAX_TILE);
+}
+
+// ALiBi slope of a head (Press et al. 2021), heads beyond a power of two interpolated.
+static float alibi_slope(float max_bias, int n_head, int h) {
+  if (max_bias == 0.0f) return 0.0f;
+  int n = 1;
+  while (n * 2 <= n_head) n *= 2;
+  return h < n ? powf(2.0f, -max_bias / (float)n * (float)(h + 1)) : powf(2.0f, -max_bias / 2.0f / (float)n * (float)(2 * (h - n) + 1));
+}
+
+typedef struct {
+  const mtx_step_desc *s;
+  const mtx_work *w;
+  const mtx_kv_layer *layer;
+  const mtx_attn_kernels *kern;
+} job;
+
+// Queries [i0, i1) of one sequence and KV head; query i is row i / group, head i % group of the group.
+static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, int64_t i1) {
+  const mtx_attn *a = &j->s->u.attn;
+  const mtx_work *w = j->w;
+  const float *sinks = a->sinks ? w->c->plan->weight[a->sinks].vec : NULL;
+  int per = a->n_head / a->n_head_kv;
+  mtx_attn_query query[MTX_ATTN_MAX_TILE];
+  int n = 0;
+  for (int64_t i = i0; i < i1; i++) {
+    int64_t t = i / per, row = q->row0 + t, pos = q->pos0 + t;
+    int head = hkv * per + (int)(i % per);
+    int64_t end = a->causal ? pos + 1 : q->pos0 + q->n_rows, begin = 0;
+    if (a->window > 0 && a->causal) begin = pos + 1 > a->window ? pos + 1 - a->window : 0;
+    if (a->window > 0 && !a->causal) {  // a symmetric band, window/2 to each side
+      begin = pos > a->window / 2 ? pos - a->window / 2 : 0;
+      end = end < pos + a->window / 2 + 1 ? end : pos + a->window / 2 + 1;
+    }
+    query[n++] = (mtx_attn_query){
+        .q = mtx_val_ptr(w->c, j->s->in[0]) + row * mtx_val_stride(w->c, j->s->in[0]) + (int64_t)head * a->dk,
+        .out = mtx_val_ptr(w->c, j->s->out[0]) + row * mtx_val_stride(w->c, j->s->out[0]) + (int64_t)head * a->dv,
+        .begin = begin, .end = end, .pos = pos,
+        .slope = alibi_slope(a->alibi_max_bias, a->n_head, head), .sink = sinks ? sinks[head] : -INFINITY};
+  }
+  mtx_attn_tile tile = {.type = w->c->plan->kv.type, .dk = a->dk, .dv = a->dv, .scale = a->scale, .softcap = a->softcap,
+                        .pages = q->pages[j->layer->group], .k_off = j->layer->k_off + (size_t)hkv * j->layer->k_head_bytes,
+                        .v_off = j->layer->v_off + (size_t)hkv * j->layer->v_head_bytes, .n = n, .query = query, .scratch = w->scratch};
+  j->kern->tile(&tile);
+}
+
+void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
+  const mtx_attn *a = &s->u.attn;
+  job j = {s, w, &w->c->plan->kv.layer[s->kv_layer], mtx_attn_get()};
+  int per = a->n_head / a->n_head_kv;
+  // Big tiles share the unpacking of pages; small ones keep all threads busy when
+  // there are few queries.
+  int64_t tile = (int64_t)w->x->n_rows * a->n_head / (4 * w->nth);
+  tile = tile < 1 ? 1 : tile > MTX_ATTN_MAX_TILE ? MTX_ATTN_MAX_TILE : tile;
+  int64_t unit = 0;
+  for (int i = 0; i < w->x->n_seqs; i++) {
+    const mtx_exec_seq *q = &w->x->seq[i];
+    int64_t n = (int64_t)q->n_rows * per;
+    for (int64_t i0 = 0; i0 < n; i0 += tile)
+      for (int h = 0; h < a->n_head_kv; h++, unit++)
+        if (unit % w->nth == w->ith) run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n);
+  }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// Matrix products, plain, per head and per expert; routing of experts.
+//
+// Threads share the output rows of a product in groups; each walks all columns of
+// its groups, so a packed group is read from memory once.
+#include <math.h>
+#include <string.h>
+
+#include "backend/cpu.h"
+#include "kern/vec.h"
+
+static void add_bias(float *y, int64_t ldy, int64_t n_cols, const float *bias, int64_t r0, int64_t r1) {
+  if (!bias) return;
+  for (int64_t c = 0; c < n_cols; c++) mtx_vec.add(y + c * ldy + r0, bias + r0, y + c * ldy + r0, r1 - r0);
+}
+
+static int64_t rows_end(const mtx_weight *m, int64_t g) {
+  int64_t r = g * MTX_GROUP;
+  return r < m->n_out ? r : m->n_out;
+}
+
+void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
+  const mtx_plan *p = w->c->plan;
+  int64_t total = 0, first = 0, a, b;
+  for (int i = 0; i < s->n_w; i++) total += mtx_weight_n_groups(&p->weight[s->w[i]].mat[0]);
+  mtx_share(total, 1, w->ith, w->nth, &a, &b);
+  const float *x = mtx_val_ptr(w->c, s->in[0]);
+  size_t stride = (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float);
+  int64_t n_cols = mtx_val_rows(w->c, s->in[0]);
+  if (n_cols == 0) return;
+  for (int i = 0; i < s->n_w; i++) {
+    const mtx_weight *m = &p->weight[s->w[i]].mat[0];
+    int64_t n = mtx_weight_n_groups(m), g0 = a > first ? a - first : 0, g1 = b - first < n ? b - first : n;
+    if (g0 < g1) {
+      float *y = mtx_val_ptr(w->c, s->out[i]);
+      int64_t ldy = mtx_val_stride(w->c, s->out[i]);
+      mtx_matmul(m, g0, g1, x, stride, n_cols, y, ldy, s->accumulate[i]);
+      add_bias(y, ldy, n_cols, s->b[i] ? p->weight[s->b[i]].vec : NULL, g0 * MTX_GROUP, rows_end(m, g1));
+    }
+    first += n;
+  }
+}
+
+// ---- one matrix per head -----------------------------------------------------------
+
+enum { HEAD_COLS = 16 };  // columns encoded at a time
+
+size_t mtx_cpu_matmul_scratch(const mtx_plan *p, const mtx_step_desc *s) {
+  if (s->op != MTX_OP_MATMUL_HEADS) return 0;
+  return HEAD_COLS * mtx_act_bytes(MTX_ACT_Q8, p->weight[s->w[0]].k) / sizeof(float);
+}
+
+void mtx_cpu_matmul_heads(const mtx_step_desc *s, const mtx_work *w) {
+  const mtx_plan_weight *pw = &w->c->plan->weight[s->w[0]];
+  const float *x = mtx_val_ptr(w->c, s->in[0]);
+  float *y = mtx_val_ptr(w->c, s->out[0]);
+  int64_t ldx = mtx_val_stride(w->c, s->in[0]), ldy = mtx_val_stride(w->c, s->out[0]), n_cols = mtx_val_rows(w->c, s->in[0]), a, b;
+  mtx_share(s->heads, 1, w->ith, w->nth, &a, &b);
+  for (int64_t h = a; h < b; h++) {
+    const mtx_weight *m = &pw->mat[h];
+    const float *xh = x + h * s->head_n + s->head_off;
+    float *yh = y + h * pw->n_out;
+    int64_t groups = mtx_weight_n_groups(m);
+    if (m->act == MTX_ACT_F32) {
+      mtx_matmul(m, 0, groups, xh, (size_t)ldx * sizeof(float), n_cols, yh, ldy, false);
+      continue;
+    }
+    size_t bytes = mtx_act_bytes(m->act, m->k);
+    for (int64_t c = 0; c < n_cols; c += HEAD_COLS) {
+      int64_t n = n_cols - c < HEAD_COLS ? n_cols - c : HEAD_COLS;
+      for (int64_t i = 0; i < n; i++)
+        mtx_act_encode(m->act, xh + (c + i) * ldx, m->k, 0, (m->k + 31) / 32, (uint8_t *)w->scratch + (size_t)i * bytes);
+      mtx_matmul(m, 0, groups, w->scratch, bytes, n, yh + c * ldy, ldy, false);
+    }
+  }
+}
+
+// ---- experts -------------------------------------------------------------------------
+
+// Index of the largest score not yet taken; the lowest index wins a tie.
+static int best(const float *score, const uint8_t *taken, int n) {
+  int at = -1;
+  for (int i = 0; i < n; i++)
+    if (!taken[i] && (at < 0 || score[i] > score[at])) at = i;
+  return at;
+}
+
+// DeepSeek-V3: only experts of the best groups may be chosen; a group's score is
+// the sum of its two best experts.
+static void limit_groups(const mtx_moe *m, const float *score, uint8_t *taken) {
+  int per = m->n_expert / m->n_group;
+  float group[64];
+  uint8_t kept[64] = {0};
+  for (int g = 0; g < m->n_group; g++) {
+    float a = -INFINITY, b = -INFINITY;
+    for (int i = 0; i < per; i++) {
+      float x = score[g * per + i];
+      if (x > a) b = a, a = x;
+      else if (x > b) b = x;
+    }
+    group[g] = a + (per > 1 ? b : 0.0f);
+  }
+  uint8_t done[64] = {0};
+  for (int i = 0; i < m->n_group_used; i++) {
+    int g = best(group, done, m->n_group);
+    done[g] = kept[g] = 1;
+  }
+  for (int i = 0; i < m->n_expert; i++) taken[i] = !kept[i / per];
+}
+
+static void route_row(const mtx_moe *m, const float *logits, const float *select_bias, float *weight, int32_t *expert) {
+  float prob[1024], score[1024];
+  uint8_t taken[1024] = {0};
+  int n = m->n_expert;
+  if (m->gate == MTX_GATE_SOFTMAX) mtx_vec.softmax(logits, 1.0f, prob, n);
+  else if (m->gate == MTX_GATE_SIGMOID) mtx_vec.unary(MTX_UNARY_SIGMOID, logits, prob, n);
+  else memcpy(prob, logits, (size_t)n * sizeof *prob);
+  for (int i = 0; i < n; i++) score[i] = prob[i] + (select_bias ? select_bias[i] : 0.0f);
+  if (m->n_group > 1) limit_groups(m, score, taken);
+  float sum = 0.0f;
+  for (int k = 0; k < m->n_used; k++) {
+    int e = best(score, taken, n);
+    if (e < 0) e = 0;  // every score is NaN: the row's output is NaN anyway
+    taken[e] = 1;
+    expert[k] = e;
+    weight[k] = prob[e];
+    sum += prob[e];
+  }
+  if (m->gate == MTX_GATE_SOFTMAX_SELECTED) mtx_vec.softmax(weight, 1.0f, weight, m->n_used);
+  else if (m->norm) {
+    float d = fmaxf(sum, 6.103515625e-5f);  // llama.cpp's floor: the smallest normal half
+    for (int k = 0; k < m->n_used; k++) weight[k] /= d;
+  }
+  for (int k = 0; k < m->n_used; k++) weight[k] *= m->scale;
+}
+
+// Sorts slots by expert, rows in order within one.
+static void build_lists(mtx_cpu *c, const mtx_exec *x, const mtx_moe *m) {
+  int64_t n = (int64_t)x->n_rows * m->n_used;
+  int32_t *first = c->expert_first, at[1024];
+  memset(first, 0, (size_t)(m->n_expert + 1) * sizeof *first);
+  for (int64_t i = 0; i < n; i++) first[c->slot_expert[i] + 1]++;
+  for (int e = 0; e < m->n_expert; e++) first[e + 1] += first[e], at[e] = first[e];
+  for (int64_t i = 0; i < n; i++) {
+    int32_t p = at[c->slot_expert[i]]++;
+    c->slot_of[i] = p;
+    c->slot_row[p] = (int32_t)(i / m->n_used);
+  }
+}
+
+void mtx_cpu_moe_route(const mtx_step_desc *s, const mtx_work *w) {
+  const mtx_moe *m = &s->u.moe;
+  const float *bias = m->select_bias ? w->c->plan->weight[m->select_bias].vec : NULL;
+  int64_t a, b;
+  mtx_share(w->x->n_rows, 1, w->ith, w->nth, &a, &b);
+  for (int64_t r = a; r < b; r++)
+    route_row(m, mtx_val_ptr(w->c, s->in[0]) + r * mtx_val_stride(w->c, s->in[0]), bias,
+              mtx_val_ptr(w->c, s->out[0]) + r * mtx_val_stride(w->c, s->out[0]), w->c->slot_expert + r * m->n_used);
+  mtx_barrier_wait(&w->c->barrier, (unsigned)w->nth);
+  if (w->ith == 0) build_lists(w->c, w->x, m);
+}
+
+void mtx_cpu_moe_gather(const mtx_step_desc *s, const mtx_work *w) {
+  int64_t a, b, n = mtx_val_n(w->c, s->out[0]);
+  mtx_share(mtx_val_rows(w->c, s->out[0]), 1, w->ith, w->nth, &a, &b);
+  for (int64_t p = a; p < b; p++)
+    memcpy(mtx_val_ptr(w->c, s->out[0]) + p * mtx_val_stride(w->c, s->out[0]),
+           mtx_val_ptr(w->c, s->in[0]) + w->c->slot_row[p] * mtx_val_stride(w->c, s->in[0]), (size_t)n * sizeof(float));
+}
+
+void mtx_cpu_moe_matmul(const mtx_step_desc *s, const mtx_work *w) {
+  const mtx_plan *p = w->c->plan;
+  const float *x = mtx_val_ptr(w->c, s->in[0]);
+  int64_t ldx = mtx_val_stride(w->c, s->in[0]);
+  for (int i = 0; i < s->n_w; i++) {
+    const mtx_plan_weight *pw = &p->weight[s->w[i]];
+    float *y = mtx_val_ptr(w->c, s->out[i]);
+    int64_t ldy = mtx_val_stride(w->c, s->out[i]), a, b;
+    mtx_share(mtx_weight_n_groups(&pw->mat[0]), 1, w->ith, w->nth, &a, &b);
+    for (int e = 0; e < pw->n_mats && a < b; e++) {
+      int64_t p0 = w->c->expert_first[e], p1 = w->c->expert_first[e + 1];
+      if (p0 == p1) continue;
+      mtx_matmul(&pw->mat[e], a, b, x + p0 * ldx, (size_t)ldx * sizeof(float), p1 - p0, y + p0 * ldy, ldy, false);
+      const float *bias = s->b[i] ? p->weight[s->b[i]].vec + (int64_t)e * pw->n_out : NULL;
+      add_bias(y + p0 * ldy, ldy, p1 - p0, bias, a * MTX_GROUP, rows_end(&pw->mat[e], b));
+    }
+  }
+}
+
+void mtx_cpu_moe_sum(const mtx_step_desc *s, const mtx_work *w) {
+  int64_t a, b, n = mtx_val_n(w->c, s->out[0]);
+  mtx_share(w->x->n_rows, 1, w->ith, w->nth, &a, &b);
+  for (int64_t r = a; r < b; r++) {
+    float *y = mtx_val_ptr(w->c, s->out[0]) + r * mtx_val_stride(w->c, s->out[0]);
+    const float *weight = mtx_val_ptr(w->c, s->in[1]) + r * mtx_val_stride(w->c, s->in[1]);
+    for (int64_t k = 0; k < s->n; k++) {
+      const float *x = mtx_val_ptr(w->c, s->in[0]) + w->c->slot_of[r * s->n + k] * mtx_val_stride(w->c, s->in[0]);
+      if (k == 0) mtx_vec.scale(x, weight[0], y, n);
+      else mtx_vec.add_scaled(x, weight[k], y, n);
+    }
+  }
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+// Body of the attention kernels, compiled once per tier (see attn.h, v16.h).
+// ATTN_ROWS: queries that share the loads of one pass (register budget).
+#include <math.h>
+#include <string.h>
+
+#include "kern/attn.h"
+#include "kern/v16.h"
+
+enum { P = MTX_PAGE_TOKENS };
+
+static inline int round16(int n) { return (n + 15) / 16 * 16; }
+
+// ---- pages to floats -----------------------------------------------------------
+
+// K of one head as [dk][P] floats; F32 pages are used in place.
+static const float *load_k(mtx_kv_type type, const uint8_t *src, int dk, float *dst) {
+  int n = dk * P;
+  switch (type) {
+    case MTX_KV_F32: return (const float *)src;
+    case MTX_KV_F16:
+      for (int i = 0; i < n; i += 16) v16_store(dst + i, v16_from_f16((const uint16_t *)src + i));
+      break;
+    case MTX_KV_BF16:
+      for (int i = 0; i < n; i += 16) v16_store(dst + i, v16_from_bf16((const uint16_t *)src + i));
+      break;
+    default: {
+      const float *scale = (const float *)(src + n);
+      for (int d = 0; d < dk; d++)
+        for (int j = 0; j < P; j += 16)
+          v16_store(dst + d * P + j, v16_mul(v16_from_i8((const int8_t *)src + d * P + j), v16_load(scale + d / 32 * P + j)));
+    }
+  }
+  return dst;
+}
+
+// Tokens [j0, j1) of V as rows of dvp floats, padded with zeros.
+static const float *load_v(mtx_kv_type type, const uint8_t *src, int dv, int j0, int j1, float *dst) {
+  int dvp = round16(dv), nb = (dv + 31) / 32;
+  if (type == MTX_KV_F32 && dv == dvp) return (const float *)src;
+  const float *scale = (const float *)(src + (size_t)P * (size_t)dv);
+  for (int j = j0; j < j1; j++) {
+    float *row = dst + j * dvp;
+    int d = 0;
+    if (type == MTX_KV_F16)
+      for (; d + 16 <= dv; d += 16) v16_store(row + d, v16_from_f16((const uint16_t *)src + j * dv + d));
+    for (; d < dv; d++) {
+      size_t i = (size_t)j * (size_t)dv + (size_t)d;
+      row[d] = type == MTX_KV_F32    ? ((const float *)src)[i]
+               : type == MTX_KV_F16  ? mtx_f16_to_f32(((const uint16_t *)src)[i])
+               : type == MTX_KV_BF16 ? mtx_bf16_to_f32(((const uint16_t *)src)[i])
+                                     : (float)((const int8_t *)src)[i] * scale[j * nb + d / 32];
+    }
+    for (; d < dvp; d++) row[d] = 0.0f;
+  }
+  return dst;
+}
+
+// ---- scores --------------------------------------------------------------------
+
+// s[r][0..P) = q_r . k for R queries: R x 2 accumulators, d in order.
+#define SCORES(R)                                                                       \
+  static void scores_##R(const float *const *q, const float *k, int dk, float *s) {     \
+    v16 a[R], b[R];                                                                     \
+    for (int r = 0; r < R; r++) a[r] = b[r] = v16_set(0.0f);                            \
+    for (int d = 0; d < dk; d++) {                                                      \
+      v16 k0 = v16_load(k + d * P), k1 = v16_load(k + d * P + 16);                      \
+      for (int r = 0; r < R; r++) {                                                     \
+        v16 x = v16_set(q[r][d]);                                                       \
+        a[r] = v16_fma(x, k0, a[r]);                                                    \
+        b[r] = v16_fma(x, k1, b[r]);                                                    \
+      }                                                                                 \
+    }                                                                                   \
+    for (int r = 0; r < R; r++) v16_store(s + r * P, a[r]), v16_store(s + r * P + 16, b[r]); \
+  }
+
+// o[r][0..dvp) = o * corr[r] + sum over j in [j0, j1) of p[r][j] * v[j]: j in order.
+#define VALUES(R)                                                                              \
+  static void values_##R(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o) { \
+    for (int d = 0; d < dvp; d += 16) {                                                        \
+      v16 a[R];                                                                                \
+      for (int r = 0; r < R; r++) a[r] = v16_mul(v16_load(o[r] + d), v16_set(corr[r]));        \
+      for (int j = j0; j < j1; j++) {                                                          \
+        v16 x = v16_load(v + j * dvp + d);                                                     \
+        for (int r = 0; r < R; r++) a[r] = v16_fma(v16_set(p[r * P + j]), x, a[r]);            \
+      }                                                                                        \
+      for (int r = 0; r < R; r++) v16_store(o[r] + d, a[r]);                                   \
+    }                                                                                          \
+  }
+
+#define SCORES_OF(R) SCORES(R)
+#define VALUES_OF(R) VALUES(R)
+SCORES(1)
+VALUES(1)
+SCORES_OF(ATTN_ROWS)
+VALUES_OF(ATTN_ROWS)
+
+// ---- one tile --------------------------------------------------------------------
+
+typedef struct {
+  float m, l;
+} row_state;
+
+static inline v16 softcap16(v16 s, float cap) {
+  // c * tanh(s / c) with tanh(x) = 1 - 2 / (e^2x + 1)
+  v16 e = v16_exp(v16_mul(s, v16_set(2.0f / cap)));
+  return v16_mul(v16_set(cap), v16_sub(v16_set(1.0f), v16_div(v16_set(2.0f), v16_add(e, v16_set(1.0f)))));
+}
+
+// Turns raw scores of the page that starts at token t0 into probabilities relative
+// to the running maximum; tokens outside [lo, hi) get exactly 0. Returns the factor
+// that older sums must be multiplied by.
+static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0, int lo, int hi, float *s, row_state *st) {
+  v16 x[2];
+  const v16 none = v16_set(-INFINITY);
+  for (int h = 0; h < 2; h++) {
+    v16 idx = v16_iota((float)(16 * h));
+    x[h] = v16_mul(v16_load(s + 16 * h), v16_set(t->scale));
+    if (t->softcap != 0.0f) x[h] = softcap16(x[h], t->softcap);
+    if (q->slope != 0.0f) {
+      v16 dist = v16_sub(idx, v16_set((float)(q->pos - t0)));
+      dist = v16_max(dist, v16_sub(v16_set(0.0f), dist));
+      x[h] = v16_fma(v16_set(-q->slope), dist, x[h]);
+    }
+    x[h] = v16_below(idx, v16_set((float)hi), x[h], none);
+    x[h] = v16_below(idx, v16_set((float)lo), none, x[h]);
+  }
+  float page_max = v16_hmax(v16_max(x[0], x[1]));
+  float m = page_max > st->m ? page_max : st->m;
+  // A row of -inf scores (or NaN) keeps m at -inf: subtracting it would make NaN of nothing.
+  float ref = m == -INFINITY ? 0.0f : m;
+  v16 p0 = v16_exp(v16_sub(x[0], v16_set(ref))), p1 = v16_exp(v16_sub(x[1], v16_set(ref)));
+  v16_store(s, p0);
+  v16_store(s + 16, p1);
+  float corr[16];
+  v16_store(corr, v16_exp(v16_set(st->m == -INFINITY ? -INFINITY : st->m - ref)));
+  st->l = fmaf(st->l, corr[0], v16_sum(v16_add(p0, p1)));
+  st->m = m;
+  return corr[0];
+}
+
+static inline int clamp_page(int64_t x) { return x < 0 ? 0 : x > P ? P : (int)x; }
+
+static void tile(const mtx_attn_tile *t) {
+  int dvp = round16(t->dv);
+  float *kf = t->scratch, *vf = kf + (size_t)t->dk * P, *s = vf + (size_t)dvp * P, *o = s + (size_t)t->n * P;
+  row_state st[MTX_ATTN_MAX_TILE];
+  int64_t first = INT64_MAX, last = 0;
+  for (int r = 0; r < t->n; r++) {
+    const mtx_attn_query *q = &t->query[r];
+    st[r] = (row_state){q->sink, q->sink == -INFINITY ? 0.0f : 1.0f};
+    memset(o + (size_t)r * (size_t)dvp, 0, (size_t)dvp * sizeof *o);
+    if (q->begin < first) first = q->begin;
+    if (q->end > last) last = q->end;
+  }
+  for (int64_t page = first / P; page * P < last; page++) {
+    const uint8_t *base = t->pages[page];
+    int64_t t0 = page * P;
+    const float *k = load_k(t->type, base + t->k_off, t->dk, kf);
+    const float *v = load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vf);
+    for (int r = 0; r < t->n;) {
+      int lo = clamp_page(t->query[r].begin - t0), hi = clamp_page(t->query[r].end - t0);
+      if (lo >= hi) {
+        r++;
+        continue;
+      }
+      int n = 1;
+      while (n < ATTN_ROWS && r + n < t->n && clamp_page(t->query[r + n].begin - t0) == lo && clamp_page(t->query[r + n].end - t0) == hi) n++;
+      if (n < ATTN_ROWS) n = 1;
+      const float *q[ATTN_ROWS];
+      float *orow[ATTN_ROWS], corr[ATTN_ROWS];
+      for (int i = 0; i < n; i++) q[i] = t->query[r + i].q, orow[i] = o + (size_t)(r + i) * (size_t)dvp;
+      if (n == 1) scores_1(q, k, t->dk, s);
+      else SCORES_FULL(q, k, t->dk, s);
+      for (int i = 0; i < n; i++) corr[i] = soften(t, &t->query[r + i], t0, lo, hi, s + i * P, &st[r + i]);
+      if (n == 1) values_1(s, v, dvp, lo, hi, corr, orow);
+      else VALUES_FULL(s, v, dvp, lo, hi, corr, orow);
+      r += n;
+    }
+  }
+  for (int r = 0; r < t->n; r++) {
+    float inv = 1.0f / st[r].l;
+    const float *src = o + (size_t)r * (size_t)dvp;
+    for (int d = 0; d < t->dv; d++) t->query[r].out[d] = src[d] * inv;
+  }
+}
+
+// ---- storing ---------------------------------------------------------------------
+
+static void store_q8(const float *x, int n, int8_t *q, size_t q_step, float *scale, size_t scale_step) {
+  for (int b = 0; b < n; b += 32) {
+    int m = n - b < 32 ? n - b : 32;
+    float amax = 0.0f;
+    for (int i = 0; i < m; i++) amax = fmaxf(amax, fabsf(x[b + i]));
+    float d = amax / 127.0f, inv = amax > 0.0f ? 127.0f / amax : 0.0f;
+    scale[(size_t)(b / 32) * scale_step] = d;
+    for (int i = 0; i < m; i++) {
+      float y = nearbyintf(x[b + i] * inv);
+      q[(size_t)(b + i) * q_step] = (int8_t)(y >= -127.0f && y <= 127.0f ? y : 0.0f);
+    }
+  }
+}
+
+static void store(mtx_kv_type type, const float *k, const float *v, int dk, int dv, int slot, uint8_t *page_k, uint8_t *page_v) {
+  switch (type) {
+    case MTX_KV_F32:
+      for (int d = 0; d < dk; d++) ((float *)page_k)[d * P + slot] = k[d];
+      memcpy((float *)page_v + (size_t)slot * (size_t)dv, v, (size_t)dv * sizeof *v);
+      break;
+    case MTX_KV_F16: {
+      uint16_t h[16], *kd = (uint16_t *)page_k, *vd = (uint16_t *)page_v + (size_t)slot * (size_t)dv;
+      int d = 0;
+      for (; d + 16 <= dk; d += 16) {
+        v16_to_f16(h, v16_load(k + d));
+        for (int i = 0; i < 16; i++) kd[(d + i) * P + slot] = h[i];
+      }
+      for (; d < dk; d++) kd[d * P + slot] = mtx_f32_to_f16(k[d]);
+      for (d = 0; d + 16 <= dv; d += 16) v16_to_f16(vd + d, v16_load(v + d));
+      for (; d < dv; d++) vd[d] = mtx_f32_to_f16(v[d]);
+      break;
+    }
+    case MTX_KV_BF16:
+      for (int d = 0; d < dk; d++) ((uint16_t *)page_k)[d * P + slot] = mtx_f32_to_bf16(k[d]);
+      for (int d = 0; d < dv; d++) ((uint16_t *)page_v)[slot * dv + d] = mtx_f32_to_bf16(v[d]);
+      break;
+    default:
+      store_q8(k, dk, (int8_t *)page_k + slot, P, (float *)(page_k + (size_t)dk * P) + slot, P);
+      store_q8(v, dv, (int8_t *)page_v + (size_t)slot * (size_t)dv, 1, (float *)(page_v + (size_t)dv * P) + (size_t)slot * (size_t)((dv + 31) / 32), 1);
+  }
+}
