@@ -19,7 +19,7 @@ LUA_LIBS   ?= $(shell pkg-config --libs $(LUA_PC))
 WARN    := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
 HARDEN  := -fstack-protector-strong $(if $(SAN),,-D_FORTIFY_SOURCE=2)
 # -ffp-contract=off: a fused multiply-add is written as one (kern.h); the compiler adds none.
-CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden -Icsrc $(SAN)
+CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) -fPIC -fopenmp -ffp-contract=off -fvisibility=hidden -Icsrc -I$(BUILD)/gen $(SAN)
 LDLIBS  += -lm -lpthread
 LDFLAGS += -fopenmp $(SAN) -Wl,-z,relro,-z,now
 
@@ -67,6 +67,13 @@ $(BUILD)/lua/mtx/core.so: $(BIND_OBJ) $(BUILD)/libmtx.a
 
 # Files named *_vnni.c may use the VNNI dot product on top of their folder's flags.
 isa_flags = $(ISA_FLAGS_$(1)) $(if $(findstring _vnni,$(2)),-mavx512vnni) $(if $(findstring _bf16,$(2)),-mavx512bf16)
+
+# The list of architectures is the list of files csrc/model/arch_NAME.c.
+ARCH_NAMES := $(patsubst csrc/model/arch_%.c,%,$(sort $(wildcard csrc/model/arch_*.c)))
+$(BUILD)/gen/archs.def: $(wildcard csrc/model/arch_*.c)
+	@mkdir -p $(@D)
+	@printf 'X(%s)\n' $(ARCH_NAMES) > $@
+$(BUILD)/obj/model/registry.o: $(BUILD)/gen/archs.def
 
 $(BUILD)/obj/%.o: csrc/%.c
 	@mkdir -p $(@D)
