@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// Every golden model of an architecture that this build knows: logits against the
+// reference within its tolerance, and bit-identical whether the sequence is read
+// whole, in chunks, token by token, with one thread or two. Golden models of
+// other architectures must be refused by name. `test_arch NAME` runs one.
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "engine/step.h"
+#include "golden_arch.h"
+#include "kern/kern.h"
+
+enum { MAX_TOKENS = 256 };
+
+typedef struct {
+  char name[64], arch[64], kind[32], file[96];
+  double tolerance;
+  int n_tokens, rows, width;
+  int32_t token[MAX_TOKENS];
+} run;
+
+static bool is_known(const char *arch) {
+  for (const char *const *n = mtx_model_architectures(); *n; n++)
+    if (strcmp(*n, arch) == 0) return true;
+  return false;
+}
+
+static const golden_model *find_model(const golden_model *m, int n, const char *name) {
+  for (int i = 0; i < n; i++)
+    if (strcmp(m[i].name, name) == 0) return &m[i];
+  return NULL;
+}
+
+static bool write_model(const golden_model *m, char *path) {
+  uint8_t *bytes = golden_arch_make(m);
+  if (!bytes) return false;
+  strcpy(path, "/tmp/mtx-arch-XXXXXX");
+  int fd = mkstemp(path);
+  bool ok = fd >= 0 && write(fd, bytes, m->n_bytes) == (ssize_t)m->n_bytes;
+  if (fd >= 0) close(fd);
+  free(bytes);
+  return ok;
+}
+
+// Reads the sequence in steps of `chunk` rows; returns rows x width floats or NULL.
+static float *evaluate(const mtx_model *m, const run *r, int chunk, int n_threads) {
+  mtx_context *c;
+  mtx_err err = {0};
+  mtx_context_opts o = {.n_ctx = MAX_TOKENS, .kv_type = MTX_KV_F32, .n_threads = n_threads, .max_rows = MAX_TOKENS, .max_seqs = 2};
+  float *all = NULL;
+  int seq = -1;
+  if (mtx_context_open(&c, m, &o, &err) || mtx_kv_seq_new(mtx_context_kv(c), &seq, &err)) goto fail;
+  all = malloc((size_t)r->n_tokens * (size_t)r->width * sizeof *all);
+  for (int at = 0; at < r->n_tokens; at += chunk) {
+    mtx_row rows[MAX_TOKENS];
+    int n = r->n_tokens - at < chunk ? r->n_tokens - at : chunk;
+    for (int i = 0; i < n; i++) rows[i] = (mtx_row){r->token[at + i], seq, true};
+    const float *out;
+    if (mtx_context_step(c, rows, n, &out, &err)) goto fail;
+    memcpy(all + (size_t)at * (size_t)r->width, out, (size_t)n * (size_t)r->width * sizeof *all);
+  }
+  mtx_kv_seq_free(mtx_context_kv(c), seq);
+  CHECK(mtx_kv_check(mtx_context_kv(c)), "%s: pages leaked", r->name);
+  mtx_context_close(c);
+  return all;
+fail:
+  fprintf(stderr, "%s: %s %s\n", r->name, err.key, err.msg);
+  mtx_context_close(c);
+  free(all);
+  return NULL;
+}
+
+static double nmse(const float *ref, const float *x, size_t n) {
+  double num = 0, den = 0;
+  for (size_t i = 0; i < n; i++) num += ((double)ref[i] - x[i]) * ((double)ref[i] - x[i]), den += (double)ref[i] * ref[i];
+  return num / den;
+}
+
+static float *read_floats(const char *file, size_t n) {
+  char path[256];
+  snprintf(path, sizeof path, GOLDEN_ARCH "/%s", file);
+  FILE *f = fopen(path, "rb");
+  float *x = malloc(n * sizeof *x);
+  bool ok = f && fread(x, sizeof *x, n, f) == n;
+  if (f) fclose(f);
+  if (ok) return x;
+  free(x);
+  return NULL;
+}
+
+static void check_run(const run *r, const mtx_model *m) {
+  size_t n = (size_t)r->rows * (size_t)r->width;
+  float *ref = read_floats(r->file, n);
+  CHECK(ref, "%s is missing", r->file);
+  const mtx_model_info *info = mtx_model_get_info(m);
+  CHECK(info->n_out == r->width, "%s: width %d, golden %d", r->name, info->n_out, r->width);
+  if (!ref || info->n_out != r->width) return;
+  float *whole = evaluate(m, r, r->n_tokens, 1);
+  CHECK(whole, "%s: evaluation failed", r->name);
+  if (whole) {
+    double e = nmse(ref, whole, n);
+    CHECK(e <= r->tolerance, "%s: NMSE %g, allowed %g", r->name, e, r->tolerance);
+    printf("ok %s nmse %.2g\n", r->name, e);
+    static const int chunks[] = {256, 7, 1};
+    for (int i = info->causal ? 2 : 0; i >= 0; i--)
+      for (int threads = 1; threads <= 2; threads++) {
+        float *part = evaluate(m, r, chunks[i], threads);
+        CHECK(part && memcmp(part, whole, n * sizeof *part) == 0, "%s: other bits in chunks of %d with %d threads", r->name, chunks[i], threads);
+        free(part);
+      }
+  }
+  free(whole);
+  free(ref);
+}
+
+static void run_one(const run *r, const golden_model *gm) {
+  char path[64];
+  mtx_model *m;
+  mtx_err err = {0};
+  if (!write_model(gm, path)) {
+    CHECK(false, "%s cannot be made", r->name);
+    return;
+  }
+  mtx_code code = mtx_model_open(&m, path, NULL, &err);
+  if (!is_known(r->arch)) {
+    CHECK(code == MTX_EUNSUPPORTED && strcmp(err.key, "general.architecture") == 0 && strstr(err.msg, r->arch), "%s: %s", r->name, err.msg);
+  } else {
+    CHECK(code == MTX_OK, "%s: %s: %s", r->name, err.key, err.msg);
+    if (code == MTX_OK) check_run(r, m);
+  }
+  mtx_model_close(m);
+  unlink(path);
+}
+
+int main(int argc, char **argv) {
+  int n_models, n_runs = 0;
+  golden_model *models = golden_arch_models(&n_models);
+  mtx_kern_init(argc > 2 ? MTX_TIER_SCALAR : MTX_TIER_AMX);
+  FILE *f = fopen(GOLDEN_ARCH "/runs.txt", "r");
+  char line[4096];
+  run r = {0};
+  while (f && fgets(line, sizeof line, f)) {
+    if (sscanf(line, "run %63s %63s %lf", r.name, r.arch, &r.tolerance) == 3) continue;
+    if (strncmp(line, "tokens ", 7) == 0) {
+      r.n_tokens = 0;
+      for (char *p = strtok(line + 7, " \n"); p && r.n_tokens < MAX_TOKENS; p = strtok(NULL, " \n")) r.token[r.n_tokens++] = atoi(p);
+    }
+    if (sscanf(line, "out %31s %95s %d %d", r.kind, r.file, &r.rows, &r.width) != 4) continue;
+    // Encoders list the last hidden states first; the pooled mean has a test of its own.
+    if (strcmp(r.kind, "mean") == 0 || (argc > 1 && strcmp(argv[1], r.name) != 0)) continue;
+    const golden_model *gm = find_model(models, n_models, r.name);
+    CHECK(gm, "%s has no rules", r.name);
+    if (gm) run_one(&r, gm), n_runs++;
+  }
+  CHECK(f && n_runs > 0, "tests/golden/arch/runs.txt is missing or names no such model");
+  if (f) fclose(f);
+  golden_arch_free(models, n_models);
+  return check_report();
+}
