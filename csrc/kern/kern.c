@@ -29,7 +29,32 @@ bool mtx_tier_available(mtx_tier t) {
   return false;
 }
 
+static void overlay(const mtx_mm_ops *ops) {
+  for (int i = 0; i < MTX_PACK_N; i++)
+    if (ops->fn[i]) mtx_mm.fn[i] = ops->fn[i];
+  if (ops->encode) mtx_mm.encode = ops->encode;
+}
+
+#if defined(__x86_64__)
+static void fill(mtx_tier t) {
+  if (t < MTX_TIER_AVX2) return;
+  mtx_vec = mtx_vec_avx2;
+  overlay(&mtx_mm_avx2);
+  if (t < MTX_TIER_AVX512) return;
+  mtx_vec = mtx_vec_avx512;
+  overlay(&mtx_mm_avx512);
+  if (mtx_cpu_get()->avx512_vnni) overlay(&mtx_mm_avx512_vnni);
+}
+#elif defined(__aarch64__)
+static void fill(mtx_tier t) {
+  if (t != MTX_TIER_NEON) return;
+  mtx_vec = mtx_vec_neon;
+  overlay(&mtx_mm_neon);
+  if (mtx_cpu_get()->dotprod) overlay(&mtx_mm_neon_dotprod);
+}
+#else
 static void fill(mtx_tier t) { (void)t; }
+#endif
 
 mtx_tier mtx_kern_init(mtx_tier cap) {
   tier_now = MTX_TIER_SCALAR;

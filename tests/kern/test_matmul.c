@@ -11,8 +11,10 @@
 
 #include "check.h"
 #include "kern/cpu.h"
+#include "kern/dispatch.h"
 #include "kern/kern.h"
 #include "kern/matmul.h"
+#include "kern/tiers.h"
 #include "quant/half.h"
 
 // Golden README, "Dots": the sum of |products| times this bounds the error of an f32 sum.
@@ -181,17 +183,38 @@ static void check_splits(problem *p, const char *tier) {
   CHECK(p->y[n] == 12345.0f, "%s on %s: wrote past the last row", p->t->name, tier);
 }
 
+// Every tier that this CPU has, and the variants that a tier hides on this CPU.
+typedef struct { const char *name; mtx_tier tier; const mtx_mm_ops *over; } variant;
+static variant variants[8];
+static int n_variants;
+
+static void find_variants(void) {
+  for (int t = MTX_TIER_SCALAR; t <= MTX_TIER_NEON; t++)
+    if (mtx_tier_available((mtx_tier)t)) variants[n_variants++] = (variant){mtx_tier_name((mtx_tier)t), (mtx_tier)t, NULL};
+#if defined(__x86_64__)
+  if (mtx_cpu_get()->avx512_vnni) variants[n_variants++] = (variant){"avx512 without vnni", MTX_TIER_AVX512, &mtx_mm_avx512};
+#elif defined(__aarch64__)
+  if (mtx_cpu_get()->dotprod) variants[n_variants++] = (variant){"neon without dotprod", MTX_TIER_NEON, &mtx_mm_neon};
+#endif
+  for (int i = 0; i < n_variants; i++) printf("%s\n", variants[i].name);
+}
+
+static void use_variant(const variant *v) {
+  CHECK(mtx_kern_init(v->tier) == v->tier, "%s", v->name);
+  for (int i = 0; v->over && i < MTX_PACK_N; i++)
+    if (v->over->fn[i]) mtx_mm.fn[i] = v->over->fn[i];
+}
+
 static void test_tiers(const mtx_qtype *t, int64_t n_out, int64_t k, int64_t n_cols, weight_kind wk, act_kind ak) {
   problem p;
   problem_new(&p, t, n_out, k, n_cols, wk, ak);
   int64_t n = n_out * n_cols, groups = mtx_weight_n_groups(&p.w);
   uint8_t *act = aligned(p.stride * (size_t)n_cols);
-  for (int tier = MTX_TIER_SCALAR; tier <= MTX_TIER_NEON; tier++) {
-    if (!mtx_tier_available((mtx_tier)tier)) continue;
-    const char *name = mtx_tier_name((mtx_tier)tier);
-    CHECK(mtx_kern_init((mtx_tier)tier) == (mtx_tier)tier);
+  for (int i = 0; i < n_variants; i++) {
+    const char *name = variants[i].name;
+    use_variant(&variants[i]);
     encode(&p);
-    if (tier == MTX_TIER_SCALAR) {
+    if (i == 0) {
       memcpy(act, p.act, p.stride * (size_t)n_cols);
       mtx_matmul(&p.w, 0, groups, p.act, p.stride, n_cols, p.ref, n_out, false);
     } else {
@@ -228,8 +251,7 @@ static void test_refusals(void) {
 int main(void) {
   static const int64_t rows[] = {1, 15, 16, 17, 33};
   printf("CPU: %s\n", mtx_cpu_get()->name);
-  for (int tier = 0; tier <= MTX_TIER_NEON; tier++)
-    if (mtx_tier_available((mtx_tier)tier)) printf("tier %s\n", mtx_tier_name((mtx_tier)tier));
+  find_variants();
   test_refusals();
   for (int i = 0; i < mtx_qtype_count(); i++) {
     const mtx_qtype *t = mtx_qtype_at(i);

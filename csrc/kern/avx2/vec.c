@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+// Row kernels for AVX2.
+#include "lanes.h"
+
+#include "kern/tiers.h"
+#include "kern/vec_tpl.h"
+
+const mtx_vec_ops mtx_vec_avx2 = VEC_OPS_INIT;
