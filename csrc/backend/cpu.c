@@ -104,7 +104,7 @@ static size_t scratch_need(const mtx_plan *p) {
   for (int i = 0; i < p->n_steps; i++) {
     const mtx_step_desc *s = &p->step[i];
     size_t n = s->op == MTX_OP_ATTENTION ? mtx_cpu_attention_scratch(s)
-               : s->op == MTX_OP_NORM    ? (size_t)p->val[s->out[0]].n
+               : s->op == MTX_OP_NORM || s->op == MTX_OP_DELTA_RULE ? (size_t)p->val[s->out[0]].n
                                          : mtx_cpu_matmul_scratch(p, s);
     if (n > need) need = n;
   }

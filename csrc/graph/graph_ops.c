@@ -301,6 +301,9 @@ mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe 
   if (gate) {
     mtx_val gs = mtx_gb_act(g, gate) == mtx_gb_act(g, up) ? xs : gathered(g, x, gate);
     h = mtx_g_glu(g, f, expert_matmul(g, gate, gs), u);
+  } else if (p->weight[up].n_out == 2 * p->weight[down].k) {
+    int64_t ff = p->weight[down].k;  // gate and up rows of an expert in one matrix
+    h = mtx_g_glu(g, f, mtx_g_view(g, u, 0, ff), mtx_g_view(g, u, ff, ff));
   } else {
     h = mtx_g_unary(g, f, u);
   }

@@ -37,7 +37,9 @@ mtx_attn mtx_block_attn_params(const mtx_hparams *h, int il, float scale, int wi
 mtx_val mtx_block_attn_out(mtx_graph *g, mtx_hparams *h, int il, mtx_val x);
 // down(f(gate x) * up x), tensors "ffn_gate", "ffn_up", "ffn_down".
 mtx_val mtx_block_ffn(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_unary f);
-// Routed experts "ffn_gate_inp", "ffn_{gate,up,down}_exps" of n_ff floats.
+// The same with "ffn_gate_shexp" and so on, n_ff wide: the expert every token uses.
+mtx_val mtx_block_shared_expert(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, int n_ff, mtx_unary f);
+// Routed experts "ffn_gate_inp", "ffn_{gate,up,down}_exps" (or joined "ffn_gate_up_exps") of n_ff floats.
 mtx_val mtx_block_moe(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, int n_ff, mtx_unary f, mtx_moe m);
 // rms norm of the whole row with "blk.il.NAME.weight".
 mtx_val mtx_block_norm(mtx_graph *g, mtx_hparams *h, int il, const char *name, mtx_val x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Pieces that most decoder architectures share: see arch.h.
 #include <math.h>
+#include <stdio.h>
 
 #include "model/arch.h"
 
@@ -46,11 +47,21 @@ mtx_val mtx_block_attn_out(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) {
   return mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_output", h->n_embd, mtx_g_width(g, x)), x, mtx_g_bias(g, il, "attn_output", h->n_embd));
 }
 
-mtx_val mtx_block_ffn(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_unary f) {
-  int64_t n = mtx_g_width(g, x), ff = h->n_ff[il];
-  mtx_val gate = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_gate", ff, n), x, mtx_g_bias(g, il, "ffn_gate", ff));
-  mtx_val up = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_up", ff, n), x, mtx_g_bias(g, il, "ffn_up", ff));
-  return mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_down", h->n_embd, ff), mtx_g_glu(g, f, gate, up), mtx_g_bias(g, il, "ffn_down", h->n_embd));
+static mtx_val gated_ffn(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_unary f, const char *suffix, int64_t ff) {
+  int64_t n = mtx_g_width(g, x);
+  char gate_name[64], up_name[64], down_name[64];
+  snprintf(gate_name, sizeof gate_name, "ffn_gate%s", suffix);
+  snprintf(up_name, sizeof up_name, "ffn_up%s", suffix);
+  snprintf(down_name, sizeof down_name, "ffn_down%s", suffix);
+  mtx_val gate = mtx_g_matmul(g, mtx_g_matrix(g, il, gate_name, ff, n), x, mtx_g_bias(g, il, gate_name, ff));
+  mtx_val up = mtx_g_matmul(g, mtx_g_matrix(g, il, up_name, ff, n), x, mtx_g_bias(g, il, up_name, ff));
+  return mtx_g_matmul(g, mtx_g_matrix(g, il, down_name, h->n_embd, ff), mtx_g_glu(g, f, gate, up), mtx_g_bias(g, il, down_name, h->n_embd));
+}
+
+mtx_val mtx_block_ffn(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_unary f) { return gated_ffn(g, h, il, x, f, "", h->n_ff[il]); }
+
+mtx_val mtx_block_shared_expert(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, int n_ff, mtx_unary f) {
+  return gated_ffn(g, h, il, x, f, "_shexp", n_ff);
 }
 
 mtx_val mtx_block_moe(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, int n_ff, mtx_unary f, mtx_moe m) {
@@ -58,8 +69,10 @@ mtx_val mtx_block_moe(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, int n_ff,
   m.n_expert = h->n_expert;
   m.n_used = h->n_expert_used;
   mtx_val logits = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_gate_inp", m.n_expert, n), x, 0);
+  bool joined = mtx_g_has(g, il, "ffn_gate_up_exps");
   mtx_wid gate = mtx_g_has(g, il, "ffn_gate_exps") ? mtx_g_matrices(g, il, "ffn_gate_exps", m.n_expert, n_ff, n) : 0;
-  mtx_wid up = mtx_g_matrices(g, il, "ffn_up_exps", m.n_expert, n_ff, n);
+  mtx_wid up = joined ? mtx_g_matrices(g, il, "ffn_gate_up_exps", m.n_expert, 2 * (int64_t)n_ff, n)
+                      : mtx_g_matrices(g, il, "ffn_up_exps", m.n_expert, n_ff, n);
   mtx_wid down = mtx_g_matrices(g, il, "ffn_down_exps", m.n_expert, h->n_embd, n_ff);
   return mtx_g_moe(g, x, logits, &m, f, gate, up, down);
 }

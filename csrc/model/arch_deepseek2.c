@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT
+// deepseek2: DeepSeek V2, V3, R1 and their kin: latent attention (MLA), shared
+// and routed experts, group-limited choice.
+//
+// Keys and values of all heads come from one latent vector. It is what the cache
+// holds: queries are mapped into the latent space (attn_k_b) and results back out
+// of it (attn_v_b), so attention has one key head of kv_lora_rank + rotary floats.
+#include <math.h>
+
+#include "model/arch.h"
+
+typedef struct {
+  int rank, n_rot, n_nope, n_v;  // latent floats; rotary, plain and value floats of a head
+  float scale;
+  mtx_rope rope;
+} mla;
+
+static mla read_mla(mtx_hparams *h) {
+  mla m = {.rank = (int)mtx_h_need(h, "attention.kv_lora_rank", 1, 1 << 16), .n_rot = h->rope.n_rot};
+  int head = (int)mtx_h_u32(h, "attention.key_length_mla", (uint32_t)h->dk);
+  m.n_v = (int)mtx_h_u32(h, "attention.value_length_mla", (uint32_t)h->dv);
+  m.n_nope = head - m.n_rot;
+  if (m.n_nope <= 0 || m.n_v <= 0) mtx_h_fail(h, MTX_EFORMAT, "attention.key_length_mla", "heads of %d floats leave nothing beside %d rotary ones", head, m.n_rot);
+  m.rope = h->rope;
+  m.rope.mode = MTX_ROPE_NORM;
+  float mscale = mtx_h_f32(h, "rope.scaling.attn_factor", 1.0f);
+  if (m.rope.ext != 0.0f) {
+    // YaRN's magnitude is not put into the rotation but, squared, into the scores.
+    float ln = logf(1.0f / m.rope.scale);
+    m.rope.attn = mscale / (1.0f + 0.1f * ln);
+    mscale *= 1.0f + mtx_h_f32(h, "rope.scaling.yarn_log_multiplier", 0.0f) * ln;  // the file holds 0.1 * mscale_all_dim
+  }
+  m.scale = mscale * mscale / sqrtf((float)head);
+  return m;
+}
+
+static mtx_val queries(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mla *m) {
+  int64_t n_q = (int64_t)h->n_head[il] * (m->n_nope + m->n_rot);
+  int rank = (int)mtx_h_u32(h, "attention.q_lora_rank", 0);
+  if (!rank || !mtx_g_has(g, il, "attn_q_a")) return mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_q", n_q, h->n_embd), x, 0);
+  mtx_val a = mtx_block_norm(g, h, il, "attn_q_a_norm", mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_q_a", rank, h->n_embd), x, 0));
+  return mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_q_b", n_q, rank), a, 0);
+}
+
+// Old files hold attn_kv_b instead of attn_k_b and attn_v_b: keys and values are
+// then expanded per head and cached in full.
+static mtx_val expanded(mtx_graph *g, mtx_hparams *h, int il, mtx_val q, mtx_val latent, mtx_val k_rot, const mla *m) {
+  int n_head = h->n_head[il], head = m->n_nope + m->n_rot, both = m->n_nope + m->n_v;
+  mtx_val kv = mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_kv_b", (int64_t)n_head * both, m->rank), latent, 0);
+  mtx_val k = mtx_g_alloc(g, (int64_t)n_head * head), v = mtx_g_alloc(g, (int64_t)n_head * m->n_v);
+  mtx_g_copy_into(g, k, head, 0, kv, both, m->n_nope, n_head);
+  mtx_g_copy_into(g, k, head, m->n_nope, k_rot, 0, m->n_rot, n_head);
+  mtx_g_copy_into(g, v, m->n_v, 0, mtx_g_view(g, kv, m->n_nope, (int64_t)n_head * both - m->n_nope), both, m->n_v, n_head);
+  mtx_attn a = {.n_head = n_head, .n_head_kv = n_head, .dk = head, .dv = m->n_v, .scale = m->scale, .causal = true};
+  return mtx_g_attention(g, q, k, v, &a);
+}
+
+static mtx_val absorbed(mtx_graph *g, mtx_hparams *h, int il, mtx_val q, mtx_val latent, mtx_val k_rot, const mla *m) {
+  int n_head = h->n_head[il], head = m->n_nope + m->n_rot, dk = m->rank + m->n_rot;
+  mtx_val q_latent = mtx_g_matmul_heads(g, mtx_g_matrices(g, il, "attn_k_b", n_head, m->rank, m->n_nope), q, head, 0);
+  mtx_val qa = mtx_g_alloc(g, (int64_t)n_head * dk), k = mtx_g_alloc(g, dk);
+  mtx_g_copy_into(g, qa, dk, 0, q_latent, m->rank, m->rank, n_head);
+  mtx_g_copy_into(g, qa, dk, m->rank, mtx_g_view(g, q, m->n_nope, (int64_t)n_head * head - m->n_nope), head, m->n_rot, n_head);
+  mtx_g_copy_into(g, k, dk, 0, latent, 0, m->rank, 1);
+  mtx_g_copy_into(g, k, dk, m->rank, k_rot, 0, m->n_rot, 1);
+  mtx_attn a = {.n_head = n_head, .n_head_kv = 1, .dk = dk, .dv = m->rank, .scale = m->scale, .causal = true};
+  mtx_val y = mtx_g_attention(g, qa, k, latent, &a);
+  return mtx_g_matmul_heads(g, mtx_g_matrices(g, il, "attn_v_b", n_head, m->n_v, m->rank), y, m->rank, 0);
+}
+
+static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mla *m) {
+  int n_head = h->n_head[il], head = m->n_nope + m->n_rot;
+  mtx_val q = mtx_g_rope(g, queries(g, h, il, x, m), n_head, head, m->n_nope, &m->rope);
+  mtx_val kv = mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_kv_a_mqa", m->rank + m->n_rot, h->n_embd), x, 0);
+  mtx_val latent = mtx_block_norm(g, h, il, "attn_kv_a_norm", mtx_g_view(g, kv, 0, m->rank));
+  mtx_val k_rot = mtx_g_rope(g, mtx_g_view(g, kv, m->rank, m->n_rot), 1, m->n_rot, 0, &m->rope);
+  mtx_val y = mtx_g_has(g, il, "attn_k_b") ? absorbed(g, h, il, q, latent, k_rot, m) : expanded(g, h, il, q, latent, k_rot, m);
+  return mtx_block_attn_out(g, h, il, y);
+}
+
+static mtx_val experts(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) {
+  int n_ff = (int)mtx_h_need(h, "expert_feed_forward_length", 1, 1 << 24), n_shared = (int)mtx_h_u32(h, "expert_shared_count", 0);
+  uint32_t gate = mtx_h_u32(h, "expert_gating_func", 1);
+  if (gate > 2) mtx_h_fail(h, MTX_EUNSUPPORTED, "expert_gating_func", "gating function %u is not known", gate);
+  mtx_moe m = {.gate = gate == 2 ? MTX_GATE_SIGMOID : MTX_GATE_SOFTMAX, .norm = mtx_h_bool(h, "expert_weights_norm", false),
+               .scale = mtx_h_f32(h, "expert_weights_scale", 1.0f), .select_bias = mtx_g_bias(g, il, "exp_probs_b", h->n_expert),
+               .n_group = (int)mtx_h_u32(h, "expert_group_count", 0), .n_group_used = (int)mtx_h_u32(h, "expert_group_used_count", 0)};
+  if (m.scale == 0.0f) m.scale = 1.0f;
+  if (m.n_group > 64 || m.n_group_used > m.n_group || (m.n_group > 1 && h->n_expert % m.n_group))
+    mtx_h_fail(h, MTX_EFORMAT, "expert_group_count", "%d experts cannot stand in %d groups with %d used", h->n_expert, m.n_group, m.n_group_used);
+  mtx_val y = mtx_block_moe(g, h, il, x, n_ff, MTX_UNARY_SILU, m);
+  return n_shared ? mtx_g_add(g, y, mtx_block_shared_expert(g, h, il, x, n_ff * n_shared, MTX_UNARY_SILU)) : y;
+}
+
+static mtx_val build(mtx_graph *g, mtx_hparams *h) {
+  mla m = read_mla(h);
+  int n_dense = (int)mtx_h_u32(h, "leading_dense_block_count", 0);
+  mtx_val x = mtx_block_embed(g, h, 1.0f);
+  for (int il = 0; il < h->n_layer && !h->err.code; il++) {
+    x = mtx_g_add(g, x, attention(g, h, il, mtx_block_norm(g, h, il, "attn_norm", x), &m));
+    mtx_val n = mtx_block_norm(g, h, il, "ffn_norm", x);
+    x = mtx_g_add(g, x, il < n_dense || !h->n_expert ? mtx_block_ffn(g, h, il, n, MTX_UNARY_SILU) : experts(g, h, il, n));
+  }
+  return mtx_block_head(g, h, x);
+}
+
+const mtx_arch mtx_arch_deepseek2 = {.names = {"deepseek2"}, .build = build};
