@@ -73,10 +73,11 @@ void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
   const mtx_attn *a = &s->u.attn;
   job j = {s, w, &w->c->plan->kv.layer[s->kv_layer], mtx_attn_get()};
   int per = a->n_head / a->n_head_kv;
-  // Big tiles share the unpacking of pages; small ones keep all threads busy when
-  // there are few queries.
+  // Big tiles share the unpacking of pages; smaller ones keep all threads busy when
+  // there are few queries. The heads of one row and KV head stay together.
   int64_t tile = (int64_t)w->x->n_rows * a->n_head / (4 * w->nth);
-  tile = tile < 1 ? 1 : tile > MTX_ATTN_MAX_TILE ? MTX_ATTN_MAX_TILE : tile;
+  tile = tile < per ? per : tile;
+  tile = tile > MTX_ATTN_MAX_TILE ? MTX_ATTN_MAX_TILE : tile;
   int64_t unit = 0;
   for (int i = 0; i < w->x->n_seqs; i++) {
     const mtx_exec_seq *q = &w->x->seq[i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Body of the attention kernels, compiled once per tier (see attn.h, v16.h).
-// ATTN_ROWS: queries that share the loads of one pass (register budget).
+// ATTN_ROWS: queries that share the loads of one pass (register budget);
+// ATTN_VARIANTS: the functions for 1 to ATTN_ROWS queries and their tables.
 #include <math.h>
 #include <string.h>
 
@@ -56,7 +57,7 @@ static const float *load_v(mtx_kv_type type, const uint8_t *src, int dv, int j0,
   return dst;
 }
 
-// ---- scores --------------------------------------------------------------------
+// ---- scores and values -----------------------------------------------------------
 
 // s[r][0..P) = q_r . k for R queries: R x 2 accumulators, d in order.
 #define SCORES(R)                                                                       \
@@ -74,26 +75,37 @@ static const float *load_v(mtx_kv_type type, const uint8_t *src, int dv, int j0,
     for (int r = 0; r < R; r++) v16_store(s + r * P, a[r]), v16_store(s + r * P + 16, b[r]); \
   }
 
-// o[r][0..dvp) = o * corr[r] + sum over j in [j0, j1) of p[r][j] * v[j]: j in order.
-#define VALUES(R)                                                                              \
-  static void values_##R(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o) { \
-    for (int d = 0; d < dvp; d += 16) {                                                        \
-      v16 a[R];                                                                                \
-      for (int r = 0; r < R; r++) a[r] = v16_mul(v16_load(o[r] + d), v16_set(corr[r]));        \
-      for (int j = j0; j < j1; j++) {                                                          \
-        v16 x = v16_load(v + j * dvp + d);                                                     \
-        for (int r = 0; r < R; r++) a[r] = v16_fma(v16_set(p[r * P + j]), x, a[r]);            \
-      }                                                                                        \
-      for (int r = 0; r < R; r++) v16_store(o[r] + d, a[r]);                                   \
-    }                                                                                          \
+// o[r] = o[r] * corr[r] + sum over j in [j0, j1) of p[r][j] * v[j], j in order, for
+// N x 16 floats of R rows at a time: R x N accumulators.
+#define VALUES_PART(R, N)                                                                    \
+  for (; d + 16 * N <= dvp; d += 16 * N) {                                                   \
+    v16 a[R][N];                                                                             \
+    for (int r = 0; r < R; r++)                                                              \
+      for (int i = 0; i < N; i++) a[r][i] = v16_mul(v16_load(o[r] + d + 16 * i), v16_set(corr[r])); \
+    for (int j = j0; j < j1; j++) {                                                          \
+      const float *row = v + j * dvp + d;                                                    \
+      v16 x[N];                                                                              \
+      for (int i = 0; i < N; i++) x[i] = v16_load(row + 16 * i);                             \
+      for (int r = 0; r < R; r++) {                                                          \
+        v16 w = v16_set(p[r * P + j]);                                                       \
+        for (int i = 0; i < N; i++) a[r][i] = v16_fma(w, x[i], a[r][i]);                     \
+      }                                                                                      \
+    }                                                                                        \
+    for (int r = 0; r < R; r++)                                                              \
+      for (int i = 0; i < N; i++) v16_store(o[r] + d + 16 * i, a[r][i]);                     \
   }
 
-#define SCORES_OF(R) SCORES(R)
-#define VALUES_OF(R) VALUES(R)
-SCORES(1)
-VALUES(1)
-SCORES_OF(ATTN_ROWS)
-VALUES_OF(ATTN_ROWS)
+#define VALUES(R, N)                                                                                                 \
+  static void values_##R(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o) { \
+    int d = 0;                                                                                                       \
+    VALUES_PART(R, N)                                                                                                \
+    VALUES_PART(R, 1)                                                                                                \
+  }
+
+typedef void (*scores_fn)(const float *const *q, const float *k, int dk, float *s);
+typedef void (*values_fn)(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o);
+
+ATTN_VARIANTS
 
 // ---- one tile --------------------------------------------------------------------
 
@@ -114,9 +126,10 @@ static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0,
   v16 x[2];
   const v16 none = v16_set(-INFINITY);
   for (int h = 0; h < 2; h++) {
-    v16 idx = v16_iota((float)(16 * h));
     x[h] = v16_mul(v16_load(s + 16 * h), v16_set(t->scale));
     if (t->softcap != 0.0f) x[h] = softcap16(x[h], t->softcap);
+    if (q->slope == 0.0f && lo == 0 && hi == P) continue;
+    v16 idx = v16_iota((float)(16 * h));
     if (q->slope != 0.0f) {
       v16 dist = v16_sub(idx, v16_set((float)(q->pos - t0)));
       dist = v16_max(dist, v16_sub(v16_set(0.0f), dist));
@@ -139,6 +152,39 @@ static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0,
   return corr[0];
 }
 
+// A page against n <= ATTN_ROWS queries, each of which sees part [lo, hi) of it.
+// The part all see is done together; what only some see comes before or after it,
+// so every query adds its tokens in order and touches no token it does not see.
+static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, const float *v, int64_t t0, const int *lo, const int *hi,
+                      row_state *st, float *s, float *o, int dvp) {
+  const float *q[ATTN_ROWS];
+  float *row[ATTN_ROWS], corr[ATTN_ROWS];
+  int all_lo = 0, all_hi = P;
+  for (int i = 0; i < n; i++) {
+    q[i] = t->query[r0 + i].q;
+    row[i] = o + (size_t)(r0 + i) * (size_t)dvp;
+    if (lo[i] > all_lo) all_lo = lo[i];
+    if (hi[i] < all_hi) all_hi = hi[i];
+  }
+  if (all_hi < all_lo) all_hi = all_lo;
+  scores_of[n - 1](q, k, t->dk, s);
+  for (int i = 0; i < n; i++) {
+    corr[i] = soften(t, &t->query[r0 + i], t0, lo[i], hi[i], s + i * P, &st[r0 + i]);
+    if (lo[i] < all_lo) {
+      values_1(s + i * P, v, dvp, lo[i], hi[i] < all_lo ? hi[i] : all_lo, &corr[i], &row[i]);
+      corr[i] = 1.0f;
+    }
+  }
+  if (all_lo < all_hi) {
+    values_of[n - 1](s, v, dvp, all_lo, all_hi, corr, row);
+    for (int i = 0; i < n; i++) corr[i] = 1.0f;
+  }
+  for (int i = 0; i < n; i++) {
+    int from = lo[i] > all_hi ? lo[i] : all_hi;
+    if (from < hi[i]) values_1(s + i * P, v, dvp, from, hi[i], &corr[i], &row[i]);
+  }
+}
+
 static inline int clamp_page(int64_t x) { return x < 0 ? 0 : x > P ? P : (int)x; }
 
 static void tile(const mtx_attn_tile *t) {
@@ -158,24 +204,18 @@ static void tile(const mtx_attn_tile *t) {
     int64_t t0 = page * P;
     const float *k = load_k(t->type, base + t->k_off, t->dk, kf);
     const float *v = load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vf);
-    for (int r = 0; r < t->n;) {
-      int lo = clamp_page(t->query[r].begin - t0), hi = clamp_page(t->query[r].end - t0);
-      if (lo >= hi) {
-        r++;
-        continue;
+    int lo[ATTN_ROWS], hi[ATTN_ROWS], n = 0, r0 = 0;
+    for (int r = 0; r <= t->n; r++) {
+      int a = 0, b = 0;
+      if (r < t->n) a = clamp_page(t->query[r].begin - t0), b = clamp_page(t->query[r].end - t0);
+      if (n > 0 && (n == ATTN_ROWS || a >= b)) {
+        page_rows(t, r0, n, k, v, t0, lo, hi, st, s, o, dvp);
+        n = 0;
       }
-      int n = 1;
-      while (n < ATTN_ROWS && r + n < t->n && clamp_page(t->query[r + n].begin - t0) == lo && clamp_page(t->query[r + n].end - t0) == hi) n++;
-      if (n < ATTN_ROWS) n = 1;
-      const float *q[ATTN_ROWS];
-      float *orow[ATTN_ROWS], corr[ATTN_ROWS];
-      for (int i = 0; i < n; i++) q[i] = t->query[r + i].q, orow[i] = o + (size_t)(r + i) * (size_t)dvp;
-      if (n == 1) scores_1(q, k, t->dk, s);
-      else SCORES_FULL(q, k, t->dk, s);
-      for (int i = 0; i < n; i++) corr[i] = soften(t, &t->query[r + i], t0, lo, hi, s + i * P, &st[r + i]);
-      if (n == 1) values_1(s, v, dvp, lo, hi, corr, orow);
-      else VALUES_FULL(s, v, dvp, lo, hi, corr, orow);
-      r += n;
+      if (a >= b) continue;
+      if (n == 0) r0 = r;
+      lo[n] = a;
+      hi[n++] = b;
     }
   }
   for (int r = 0; r < t->n; r++) {

@@ -105,21 +105,40 @@ static inline v16 v16_iota(float base) {
   return v16_load(f);
 }
 
-// Sum and maximum of the lanes in one fixed tree: 16 -> 8 -> 4 -> 2 -> 1.
+// Sum and maximum of the lanes in one fixed tree: 16 -> 8 -> 4 -> 2 -> 1, lane i
+// with lane i + half.
+#if defined(__AVX512F__) || defined(__AVX2__)
+#if defined(__AVX512F__)
+static inline __m256 v16_low(v16 a) { return _mm512_castps512_ps256(a); }
+static inline __m256 v16_high(v16 a) { return _mm512_extractf32x8_ps(a, 1); }
+#else
+static inline __m256 v16_low(v16 a) { return a.lo; }
+static inline __m256 v16_high(v16 a) { return a.hi; }
+#endif
 static inline float v16_sum(v16 a) {
-  float f[16];
-  v16_store(f, a);
-  for (int w = 8; w; w >>= 1)
-    for (int i = 0; i < w; i++) f[i] += f[i + w];
-  return f[0];
+  __m256 x = _mm256_add_ps(v16_low(a), v16_high(a));
+  __m128 y = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  y = _mm_add_ps(y, _mm_movehl_ps(y, y));
+  return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
 }
 static inline float v16_hmax(v16 a) {
-  float f[16];
-  v16_store(f, a);
-  for (int w = 8; w; w >>= 1)
-    for (int i = 0; i < w; i++) f[i] = f[i] > f[i + w] ? f[i] : f[i + w];
-  return f[0];
+  __m256 x = _mm256_max_ps(v16_low(a), v16_high(a));
+  __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+  return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
 }
+#else
+static inline float v16_sum(v16 a) {
+  for (int w = 8; w; w >>= 1)
+    for (int i = 0; i < w; i++) a.f[i] += a.f[i + w];
+  return a.f[0];
+}
+static inline float v16_hmax(v16 a) {
+  for (int w = 8; w; w >>= 1)
+    for (int i = 0; i < w; i++) a.f[i] = a.f[i] > a.f[i + w] ? a.f[i] : a.f[i + w];
+  return a.f[0];
+}
+#endif
 
 // e^x, about 1 ulp: x = n ln2 + r, |r| <= ln2/2, degree-6 polynomial in r (Cephes
 // expf's coefficients), times 2^n. Below -87 the result is exactly 0, above 88 it

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Attention kernels of the avx2 tier: the shared body under this folder's flags.
-#define ATTN_ROWS 4
-#define SCORES_FULL scores_4
-#define VALUES_FULL values_4
+#define ATTN_ROWS 2
+#define ATTN_VARIANTS \
+  SCORES(1) VALUES(1, 4) \
+  SCORES(2) VALUES(2, 2) \
+  static const scores_fn scores_of[] = {scores_1, scores_2}; \
+  static const values_fn values_of[] = {values_1, values_2};
 #include "kern/attn_tpl.h"
 
 const mtx_attn_kernels mtx_attn_avx2 = {tile, store};

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Attention kernels of the scalar tier: the shared body under this folder's flags.
-#define ATTN_ROWS 4
-#define SCORES_FULL scores_4
-#define VALUES_FULL values_4
+#define ATTN_ROWS 1
+#define ATTN_VARIANTS \
+  SCORES(1) VALUES(1, 1) \
+  static const scores_fn scores_of[] = {scores_1}; \
+  static const values_fn values_of[] = {values_1};
 #include "kern/attn_tpl.h"
 
 const mtx_attn_kernels mtx_attn_scalar = {tile, store};
