@@ -57,6 +57,19 @@ static const float *load_v(mtx_kv_type type, const uint8_t *src, int dv, int j0,
   return dst;
 }
 
+static size_t k_bytes(const mtx_attn_tile *t) {
+  static const size_t size[MTX_KV_N_TYPES] = {4, 2, 2, 1};
+  return (size_t)t->dk * P * size[t->type];
+}
+
+// Asks for the next page while this one is worked on: pages lie anywhere, so the
+// hardware cannot guess them.
+static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
+  size_t nk = k_bytes(t), nv = nk / (size_t)t->dk * (size_t)t->dv;
+  for (size_t i = 0; i < nk; i += 64) __builtin_prefetch(base + t->k_off + i);
+  for (size_t i = 0; i < nv; i += 64) __builtin_prefetch(base + t->v_off + i);
+}
+
 // ---- scores and values -----------------------------------------------------------
 
 // s[r][0..P) = q_r . k for R queries: R x 2 accumulators, d in order.
@@ -202,9 +215,10 @@ static void tile(const mtx_attn_tile *t) {
   for (int64_t page = first / P; page * P < last; page++) {
     const uint8_t *base = t->pages[page];
     int64_t t0 = page * P;
+    if (t0 + P < last) prefetch_page(t, t->pages[page + 1]);
     const float *k = load_k(t->type, base + t->k_off, t->dk, kf);
     const float *v = load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vf);
-    int lo[ATTN_ROWS], hi[ATTN_ROWS], n = 0, r0 = 0;
+    int lo[ATTN_ROWS] = {0}, hi[ATTN_ROWS] = {0}, n = 0, r0 = 0;
     for (int r = 0; r <= t->n; r++) {
       int a = 0, b = 0;
       if (r < t->n) a = clamp_page(t->query[r].begin - t0), b = clamp_page(t->query[r].end - t0);
