@@ -8,6 +8,19 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+// Reserved at once, touched page by page. Huge pages: attention walks the pages of
+// a sequence one after the other, and address translation would cost more than
+// the bytes.
+static uint8_t *map_pages(size_t n) {
+  void *mem = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mem == MAP_FAILED) return NULL;
+#ifdef MADV_HUGEPAGE
+  madvise(mem, n, MADV_HUGEPAGE);
+#endif
+  return mem;
+}
 
 mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err *err) {
   memset(p, 0, sizeof *p);
@@ -17,7 +30,7 @@ mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err 
   if (n_pages > INT32_MAX || __builtin_mul_overflow(page_bytes, (size_t)n_pages, &total))
     return mtx_fail(err, MTX_ELIMIT, "a KV cache of %lld pages is too large", (long long)n_pages);
   if (!total) return MTX_OK;
-  p->base = aligned_alloc(64, total);
+  p->base = map_pages(total);
   p->refs = calloc((size_t)n_pages, sizeof *p->refs);
   p->free = malloc((size_t)n_pages * sizeof *p->free);
   if (!p->base || !p->refs || !p->free) {
@@ -29,7 +42,7 @@ mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err 
 }
 
 void mtx_pool_fini(mtx_pool *p) {
-  free(p->base);
+  if (p->base) munmap(p->base, p->page_bytes * (size_t)p->n_pages);
   free(p->refs);
   free(p->free);
   memset(p, 0, sizeof *p);
