@@ -94,7 +94,7 @@ function client.request(port, method, path, body, headers, ms)
   local h = { method .. " " .. path .. " HTTP/1.1", "Host: 127.0.0.1:" .. port, "Connection: close" }
   for k, v in pairs(headers or {}) do h[#h + 1] = k .. ": " .. v end
   if body then
-    if type(body) == "table" then body = cjson.encode(body) end
+    if type(body) == "table" then body = require("mtx.json").encode(body) end
     h[#h + 1] = "Content-Length: " .. #body
   end
   c:send(table.concat(h, "\r\n") .. "\r\n\r\n" .. (body or ""))

@@ -2,7 +2,8 @@
 -- Field checks for request bodies. A bad field raises a Fault, which the caller
 -- of a dialect catches with check.try: decoding stays free of error plumbing and
 -- everything that can fail does so before the first byte of an answer.
-local null = require("mtx.api.body").null
+local json = require("mtx.json")
+local null = json.null
 
 local check = {}
 
@@ -75,16 +76,18 @@ function check.integer(t, k, low, high, where)
   return ranged(i, where or k, low, high)
 end
 
-local function is_table(v) return type(v) == "table" end
-
--- JSON {} and [] look alike once decoded without marks: an empty table is both.
+-- Decoded JSON knows its kind (mtx/json.lua); plain Lua tables are judged by content.
 function check.is_array(v)
-  if not is_table(v) then return false end
+  if type(v) ~= "table" then return false end
+  local mt = getmetatable(v)
+  if mt and mt.kind then return mt.kind == "array" end
   return next(v) == nil or #v > 0
 end
 
 function check.is_object(v)
-  if not is_table(v) then return false end
+  if type(v) ~= "table" then return false end
+  local mt = getmetatable(v)
+  if mt and mt.kind then return mt.kind == "object" end
   return next(v) == nil or #v == 0
 end
 

@@ -1,25 +1,21 @@
 -- SPDX-License-Identifier: MIT
--- JSON for replies. lua-cjson cannot tell an empty list from an empty object and
--- gives keys in hash order; replies need both right: `[]` is part of several
--- contracts, and equal replies should be equal bytes. Scalars go through cjson.
-local cjson = require("cjson.safe").new()
-cjson.encode_number_precision(14)
+-- JSON for replies: plain tables are written with their keys in the dialects'
+-- usual reading order, so that equal replies are equal bytes; `[]` and `{}` stay
+-- apart (several contracts need it); values that came in as JSON go out as they came.
+local json = require("mtx.json")
 
 local wire = {}
 
-wire.null = require("cjson").null
-local LIST, RAW = {}, {}
+wire.null = json.null
+local LIST, RAW = json.array_mt, {}
 
 -- Marks a table as a list, also when empty.
-function wire.list(t) return setmetatable(t or {}, LIST) end
-
-function wire.is_list(t) return getmetatable(t) == LIST end
+wire.list = json.array
 
 -- Text that is JSON already, copied as it is.
 function wire.raw(text) return setmetatable({ text = text }, RAW) end
 
--- A table whose fields are written in the given order, before all others:
--- the usual reading order of the dialects; the rest follows by name.
+-- Fields written first, in this order; the rest follows by name.
 local ORDER = { "type", "event", "id", "object", "created", "created_at", "sequence_number", "status", "model",
   "system_fingerprint", "index", "role", "message", "delta", "name", "error", "code", "content", "response", "thinking",
   "reasoning_content", "reasoning", "text", "tool_calls", "function", "arguments", "input", "done", "done_reason",
@@ -96,8 +92,8 @@ local function encode(v, out, depth)
     local mt = getmetatable(v)
     if mt == RAW then
       out[#out + 1] = v.text
-    elseif mt and mt.__tojson then
-      out[#out + 1] = mt.__tojson(v)
+    elseif mt and mt.kind and mt ~= LIST then
+      out[#out + 1] = json.encode(v)
     elseif mt == LIST or #v > 0 then
       for i = 1, #v do
         out[#out + 1] = i == 1 and "[" or ","

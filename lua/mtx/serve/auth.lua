@@ -2,7 +2,7 @@
 -- API keys with scopes. Only SHA-256 hashes are kept, in memory and in the key
 -- file; a presented key is hashed and compared with every entry without early
 -- exit. Failures are counted per peer address, so that guessing is slow.
-local sha256 = require("mtx.serve.sha256")
+local sha256 = require("mtx.core").sha256
 local origin = require("mtx.serve.origin")
 
 local auth = {}
@@ -28,7 +28,7 @@ function Auth:add_hash(name, hash, scopes, limits)
   return true
 end
 
-function Auth:add_key(name, key, scopes) return self:add_hash(name, sha256.hex(key), scopes) end
+function Auth:add_key(name, key, scopes) return self:add_hash(name, sha256.of(key), scopes) end
 
 -- Key file: one key per line, `NAME SCOPES SHA256 [requests_per_minute [tokens_per_minute]]`,
 -- scopes joined by commas, `#` starts a comment.
@@ -88,7 +88,7 @@ function Auth:check(headers, scope, peer, now)
   if fails and fails.n >= MAX_FAILURES then return nil, 429, "too many wrong keys from this address; wait a minute" end
   local token = presented(headers)
   if not token then return nil, 401, "missing API key: send `Authorization: Bearer KEY` or `x-api-key: KEY`" end
-  local hash, found = sha256.hex(token), nil
+  local hash, found = sha256.of(token), nil
   for _, k in ipairs(self.keys) do
     if same(hash, k.hash) then found = k end
   end

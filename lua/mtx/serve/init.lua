@@ -9,6 +9,7 @@ local http = require("mtx.http.server")
 local limits = require("mtx.serve.limits")
 local log = require("mtx.serve.log")
 local metrics = require("mtx.serve.metrics")
+local models = require("mtx.serve.models")
 local origin = require("mtx.serve.origin")
 local routes = require("mtx.routes")
 
@@ -17,7 +18,7 @@ local serve = {}
 serve.VERSION = "0.1.0"
 
 -- Modules that add routes to a context, in order.
-local ROUTE_MODULES = { "mtx.serve.routes_core" }
+local ROUTE_MODULES = { "mtx.serve.routes_core", "mtx.serve.routes_generate" }
 
 local function make_auth(config)
   local a = auth.new()
@@ -75,6 +76,7 @@ function serve.new(config, deps)
     log = log.new({ level = values.log_level, format = values.log_format, out = deps.log_out }),
     machine = (uv.os_gethostname() or ""):lower(), version = serve.VERSION, deps = deps, started = os.time() }
   ctx.app = app.new(ctx)
+  models.attach(ctx)
   for _, name in ipairs(ROUTE_MODULES) do require(name).add(ctx) end
   if not loopback and #a.keys == 0 then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
   if #a.keys == 0 and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end

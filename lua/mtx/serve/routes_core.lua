@@ -11,7 +11,7 @@ function core.add(ctx)
   r:add("GET", "/health", { scope = "public", dialect = "llama", quiet = true, limited = false, handler = health })
   r:add("GET", "/v1/health", { scope = "public", dialect = "openai", quiet = true, limited = false, handler = health })
   r:add("GET", "/ready", { scope = "public", dialect = "openai", quiet = true, limited = false, handler = function(x)
-    local state = ctx.registry and ctx.registry:readiness() or { ready = true }
+    local state = ctx.readiness()
     if ctx.draining then state = { ready = false, reason = "draining" } end
     x:send(state.ready and 200 or 503, wire.encode(state))
   end })

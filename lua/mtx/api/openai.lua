@@ -1,0 +1,230 @@
+-- SPDX-License-Identifier: MIT
+-- OpenAI's chat completions, completions and embeddings: body -> neutral request
+-- (api.md, sections 2.1 and 2.4). The replies are in openai_reply.lua.
+local check = require("mtx.api.check")
+local messages = require("mtx.api.messages")
+local request = require("mtx.request")
+
+local openai = {}
+
+local get, fail = check.get, check.fail
+local ROLES = { system = "system", developer = "system", user = "user", assistant = "assistant", tool = "tool", ["function"] = "tool" }
+
+local function part(p, where)
+  if p.type == "image_url" then
+    local url = p.image_url
+    if type(url) == "table" then url = url.url end
+    return nil, messages.image(url, where .. ".image_url")
+  end
+  if p.type == "refusal" then return check.string(p, "refusal", where) end
+  fail(400, where .. ": content part type " .. tostring(p.type):sub(1, 40) .. " is not supported")
+end
+
+local function read_calls(list, where)
+  local calls = {}
+  for j, c in ipairs(list) do
+    local at = where .. ".tool_calls[" .. (j - 1) .. "]"
+    if type(c) ~= "table" or type(c["function"]) ~= "table" then fail(400, at .. ".function must be an object") end
+    calls[j] = messages.call(c["function"].name, c["function"].arguments, c.id, at)
+  end
+  return #calls > 0 and calls or nil
+end
+
+-- body.messages -> neutral messages.
+function openai.messages(body)
+  local list = check.array(body, "messages", nil, request.MAX.messages)
+  if not list or #list == 0 then fail(400, "[] is too short - 'messages'", { param = "messages" }) end
+  local out = {}
+  for i, m in ipairs(list) do
+    local where = "messages[" .. (i - 1) .. "]"
+    if type(m) ~= "table" then fail(400, where .. " must be an object") end
+    local role = ROLES[check.string(m, "role", where .. ".role") or ""]
+    if not role then fail(400, where .. ".role must be system, developer, user, assistant or tool") end
+    local text, images = messages.content(get(m, "content"), where .. ".content", part)
+    local calls = check.array(m, "tool_calls", where .. ".tool_calls")
+    calls = calls and read_calls(calls, where)
+    if not text and not calls and role ~= "assistant" then fail(400, where .. ".content is required") end
+    out[i] = { role = role, content = text or "", images = images, tool_calls = calls,
+      reasoning_content = check.string(m, "reasoning_content", where .. ".reasoning_content") or check.string(m, "reasoning", where .. ".reasoning"),
+      tool_call_id = check.string(m, "tool_call_id", where .. ".tool_call_id"), name = check.string(m, "name", where .. ".name") }
+  end
+  return out
+end
+
+local EFFORT = { none = false, minimal = "low", low = "low", medium = "medium", high = "high", xhigh = "max", ultra = "max", max = "max" }
+
+local function think(body)
+  local effort = check.string(body, "reasoning_effort")
+  local r = check.object(body, "reasoning")
+  if r then effort = effort or check.string(r, "effort", "reasoning.effort") end
+  if effort then
+    if EFFORT[effort] == nil then fail(400, "reasoning_effort must be none, minimal, low, medium, high, xhigh or max", { param = "reasoning_effort" }) end
+    return EFFORT[effort]
+  end
+  local kwargs = get(body, "chat_template_kwargs")
+  local flag = check.boolean(body, "enable_thinking")
+  if flag == nil and type(kwargs) == "table" then flag = check.boolean(kwargs, "enable_thinking", "chat_template_kwargs.enable_thinking") end
+  return flag
+end
+
+-- response_format, json_schema and grammar -> neutral format.
+function openai.format(body)
+  local rf = check.object(body, "response_format")
+  local schema, grammar = check.object(body, "json_schema"), check.string(body, "grammar")
+  if schema and grammar then fail(400, "use json_schema or grammar, not both") end
+  if grammar and grammar ~= "" then return { kind = "gbnf", text = grammar } end
+  if schema then return { kind = "schema", schema = schema } end
+  if not rf then return nil end
+  local kind = check.string(rf, "type", "response_format.type")
+  if kind == "text" then return nil end
+  if kind == "json_object" then
+    local s = check.object(rf, "schema", "response_format.schema")
+    return s and { kind = "schema", schema = s } or { kind = "json" }
+  end
+  if kind == "json_schema" then
+    local spec = check.object(rf, "json_schema", "response_format.json_schema")
+    local s = spec and check.object(spec, "schema", "response_format.json_schema.schema")
+    if not s then fail(400, "response_format.json_schema.schema is required", { param = "response_format" }) end
+    return { kind = "schema", schema = s }
+  end
+  fail(400, "response_format.type must be text, json_object or json_schema", { param = "response_format" })
+end
+
+-- max_tokens under its several names: the smaller wins, -1 = no limit.
+local function max_tokens(body, low, ...)
+  local best
+  for _, k in ipairs({ ... }) do
+    local v = check.integer(body, k, -1)
+    if v and v ~= -1 then
+      if v < low then fail(400, k .. " must be at least " .. low, { param = k }) end
+      best = best and math.min(best, v) or v
+    elseif v == -1 then
+      best = best or math.huge
+    end
+  end
+  return best
+end
+openai.max_tokens = max_tokens
+
+-- Fields that every generating endpoint of /v1 shares.
+local function common(body, r)
+  r.model = check.string(body, "model") or ""
+  r.sampler = request.sampler(body)
+  r.sampler.logit_bias = request.logit_bias(body)
+  r.stop = request.stop(body, "stop")
+  r.n = check.integer(body, "n", 1, request.MAX.n) or 1
+  r.stream = check.boolean(body, "stream") or false
+  local so = check.object(body, "stream_options")
+  if so then r.include_usage = check.boolean(so, "include_usage", "stream_options.include_usage") end
+  r.priority = check.integer(body, "priority", -100, 100)
+  r.deadline_ms = check.integer(body, "deadline_ms", 1)
+  r.ignore_eos = check.boolean(body, "ignore_eos")
+  r.request_id = check.string(body, "request_id")
+  r.ping_s = check.integer(body, "sse_ping_interval", -1)
+  local options = check.object(body, "options")
+  if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
+  local cache = check.boolean(body, "cache_prompt")
+  if cache == false then r.no_cache = true end
+  return r
+end
+openai.common = common
+
+-- POST /v1/chat/completions.
+function openai.chat(body)
+  local r = common(body, { dialect = "openai", task = "chat" })
+  r.messages = openai.messages(body)
+  r.tools = messages.tools(body)
+  r.tool_choice = messages.tool_choice(get(body, "tool_choice"), r.tools)
+  r.parallel_tool_calls = check.boolean(body, "parallel_tool_calls")
+  r.format = openai.format(body)
+  if r.tools and r.format and r.format.kind == "gbnf" then fail(400, "grammar cannot be combined with tools") end
+  r.max_tokens = max_tokens(body, 1, "max_tokens", "max_completion_tokens", "n_predict")
+  local logprobs = check.boolean(body, "logprobs")
+  local top = check.integer(body, "top_logprobs", 0, request.MAX.top_logprobs)
+  if top and not logprobs then fail(400, "top_logprobs requires logprobs", { param = "top_logprobs" }) end
+  if logprobs then r.logprobs = top or 0 end
+  r.think = think(body)
+  local kwargs = check.object(body, "chat_template_kwargs")
+  if kwargs then r.template_args = kwargs end
+  local n, last = #r.messages, r.messages[#r.messages]
+  if last.role == "assistant" and n > 1 and r.messages[n - 1].role == "assistant" then
+    fail(400, "two assistant messages at the end; there is nothing to answer")
+  end
+  local continue = check.boolean(body, "continue_final_message")
+  if continue == nil then continue = last.role == "assistant" and not last.tool_calls end
+  if continue and last.role ~= "assistant" then fail(400, "continue_final_message needs a final assistant message") end
+  r.continue = continue or nil
+  r.reasoning_format = check.one_of(body, "reasoning_format", { "none", "deepseek", "deepseek-legacy", "auto" })
+  r.timings = check.boolean(body, "timings_per_token")
+  local modalities = check.array(body, "modalities")
+  for _, m in ipairs(modalities or {}) do
+    if m ~= "text" then fail(400, "modality " .. tostring(m):sub(1, 20) .. " is not supported", { param = "modalities" }) end
+  end
+  return r
+end
+
+-- prompt: string, token ids, or a list of either (mixed) -> list of prompts.
+function openai.prompts(body, key)
+  local p = get(body, key)
+  if p == nil then fail(400, key .. " is required", { param = key }) end
+  if type(p) == "string" then return { p } end
+  if not check.is_array(p) or #p == 0 then fail(400, key .. " must be a string or a non-empty array", { param = key }) end
+  local function ids(list, where)
+    local out = {}
+    for i, v in ipairs(list) do
+      local id = type(v) == "number" and math.tointeger(v)
+      if not id or id < 0 then fail(400, where .. "[" .. (i - 1) .. "] must be a token id", { param = key }) end
+      out[i] = id
+    end
+    return out
+  end
+  if type(p[1]) == "number" then
+    local mixed = false
+    for _, v in ipairs(p) do if type(v) ~= "number" then mixed = true end end
+    if not mixed then return { ids(p, key) } end
+  end
+  if #p > request.MAX.prompts then fail(400, key .. " has " .. #p .. " entries, at most " .. request.MAX.prompts .. " are allowed", { param = key }) end
+  local out = {}
+  for i, v in ipairs(p) do
+    local where = key .. "[" .. (i - 1) .. "]"
+    if type(v) == "string" then out[i] = v
+    elseif check.is_array(v) and #v > 0 then out[i] = ids(v, where)
+    else fail(400, where .. " must be a string or an array of token ids", { param = key }) end
+  end
+  return out
+end
+
+-- POST /v1/completions.
+function openai.completions(body)
+  local r = common(body, { dialect = "openai", task = "text", raw = true })
+  r.prompts = openai.prompts(body, "prompt")
+  r.echo = check.boolean(body, "echo")
+  r.max_tokens = max_tokens(body, 0, "max_tokens", "n_predict") or 16
+  r.logprobs = check.integer(body, "logprobs", 0, request.MAX.top_logprobs)
+  r.suffix = check.string(body, "suffix")
+  if r.suffix == "" then r.suffix = nil end
+  local best = check.integer(body, "best_of", 1, request.MAX.n)
+  if best and best ~= r.n then fail(400, "best_of is not supported; ask for n answers and choose", { param = "best_of" }) end
+  if #r.prompts * r.n > 128 then fail(400, "prompts times n is more than 128", { param = "n" }) end
+  r.format = openai.format(body)
+  return r
+end
+
+-- POST /v1/embeddings -> {model, inputs, dimensions, base64}.
+function openai.embeddings(body)
+  local r = { dialect = "openai", model = check.string(body, "model") or "" }
+  local input = get(body, "input")
+  if input == nil then fail(400, "input is required", { param = "input" }) end
+  if check.is_array(input) and #input > request.MAX.inputs then
+    fail(400, "input has " .. #input .. " entries, at most " .. request.MAX.inputs .. " are allowed", { param = "input" })
+  end
+  r.inputs = openai.prompts({ input = input }, "input")
+  local f = check.string(body, "encoding_format")
+  f = f and f:lower() or "float"
+  if f ~= "float" and f ~= "base64" then fail(400, "encoding_format must be float or base64", { param = "encoding_format" }) end
+  r.base64 = f == "base64"
+  r.dimensions = check.integer(body, "dimensions", 1)
+  return r
+end
+
+return openai

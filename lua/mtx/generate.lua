@@ -1,0 +1,280 @@
+-- SPDX-License-Identifier: MIT
+-- Runs one neutral request: model, prompt, submit, then the engine's events
+-- through the output parser to neutral events (request.lua). Everything that can
+-- fail on the client's account fails in generate.start, before any event.
+local uv = require("luv")
+local capabilities = require("mtx.serve.capabilities")
+local check = require("mtx.api.check")
+local ids = require("mtx.serve.ids")
+local prompt = require("mtx.prompt")
+local request = require("mtx.request")
+
+local generate = {}
+
+local Job = {}
+Job.__index = Job
+
+-- Finds and loads the model; 404 or 400 when it is not there or cannot do the task.
+function generate.model(ctx, req, wanted)
+  local name = req.model
+  if name == "" then name = ctx.default_model and ctx.default_model(wanted) or "" end
+  local entry, message = ctx.catalog:find(name)
+  if not entry then check.fail(name == "" and req.dialect ~= "ollama" and 400 or 404, message) end
+  local loaded = ctx.pool:acquire(entry, req.num_ctx)
+  if not loaded.can then
+    local m = entry.manifest
+    loaded.template = (m and m.template) or loaded.info.chat_template
+    loaded.can = capabilities.of(loaded.info, loaded.template)
+  end
+  if wanted and not loaded.can[wanted] then
+    check.fail(400, '"' .. loaded.entry.name .. '" does not support ' .. (wanted == "completion" and req.task == "chat" and "chat" or wanted == "completion" and "generate" or wanted))
+  end
+  return loaded
+end
+
+local function check_abilities(loaded, req)
+  local name = '"' .. loaded.entry.name .. '" does not support '
+  if req.tools and not loaded.can.tools and req.dialect == "ollama" then check.fail(400, name .. "tools") end
+  if req.think and req.think ~= true and not loaded.can.thinking then req.think = true end
+  if req.think and not loaded.can.thinking then
+    if req.dialect == "ollama" then check.fail(400, name .. "thinking") end
+    req.think = nil
+  end
+  local images = req.images
+  for _, m in ipairs(req.messages or {}) do images = images or m.images end
+  if images and not loaded.can.vision then check.fail(400, name .. "vision") end
+  if req.suffix and not loaded.can.insert then check.fail(400, name .. "insert") end
+  if req.adapters then check.fail(400, "unknown adapter: no LoRA adapter is loaded") end
+end
+
+-- Dialect's defaults < model's own < the request's.
+local function sampler_of(loaded, req)
+  local s = {}
+  for k, v in pairs(request.SAMPLER_DEFAULTS[req.dialect]) do s[k] = v end
+  local m = loaded.entry.manifest
+  for _, from in ipairs({ loaded.info.sampling or {}, m and m.parameters or {}, req.sampler or {} }) do
+    for k, v in pairs(from) do
+      if k ~= "stop" and k ~= "num_ctx" and k ~= "num_predict" then s[k] = v end
+    end
+  end
+  if s.logit_bias then
+    local bias, n_vocab = {}, loaded.info.n_vocab
+    for k, v in pairs(s.logit_bias) do
+      if type(k) == "string" then
+        for _, id in ipairs(loaded.model:tokenize(k, { add_special = false, parse_special = true })) do bias[id] = v end
+      else
+        if k >= n_vocab then check.fail(400, "logit_bias: " .. k .. " is no token of this model (it has " .. n_vocab .. ")", { param = "logit_bias" }) end
+        bias[k] = v
+      end
+    end
+    s.logit_bias = bias
+  end
+  if not s.seed or s.seed < 0 then s.seed = string.unpack("<I4", uv.random(4)) >> 1 end
+  return s
+end
+
+local function stops_of(loaded, req)
+  local m = loaded.entry.manifest
+  local own = m and m.parameters and m.parameters.stop
+  if req.stop and #req.stop > 0 then return req.stop end
+  return type(own) == "table" and own or nil
+end
+
+-- Token entries of the engine get their text: {id, text, logprob, top}.
+local function named(loaded, entries)
+  local model, out = loaded.model, {}
+  local lowest = -3.4028235e38
+  local function fix(v) return v and (v < lowest and lowest or v) end
+  for i, e in ipairs(entries) do
+    local top
+    if e.top then
+      top = {}
+      for j, t in ipairs(e.top) do top[j] = { id = t.id, text = model:piece(t.id), logprob = fix(t.logprob) } end
+    end
+    out[i] = { id = e.id, text = model:piece(e.id), logprob = fix(e.logprob), top = top }
+  end
+  return out
+end
+
+local function emit(job, ev, choice)
+  ev.choice = choice.index
+  if ev.kind == "call" then
+    choice.n_calls = choice.n_calls + 1
+    ev.id = ev.id or ((job.req.dialect == "anthropic" and "toolu_" or "call_") .. ids.random(24))
+  end
+  job.sink(ev)
+end
+
+local function release(job)
+  if job.released then return end
+  job.released = true
+  local ctx, l = job.ctx, job.loaded
+  l.jobs[job] = nil
+  if job.req.request_id and ctx.jobs[job.req.request_id] == job then ctx.jobs[job.req.request_id] = nil end
+  ctx.n_jobs = ctx.n_jobs - 1
+  ctx.pool:release(l, job.req.keep_alive)
+  if ctx.policy then ctx.policy:changed(l, "finish", job) end
+end
+
+local ON = {}
+
+function ON.start(job, choice, ev)
+  choice.started = uv.hrtime()
+  choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
+  local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
+  emit(job, out, choice)
+  local req = job.req
+  if req.echo then
+    local text = req.prompt_texts[choice.prompt]
+    emit(job, { kind = "text", text = text, logprobs = ev.prompt_logprobs and named(job.loaded, ev.prompt_logprobs) }, choice)
+  end
+  if job.ctx.policy then job.ctx.policy:changed(job.loaded, "start", job) end
+end
+
+function ON.token(job, choice, ev)
+  if not choice.first_ms then
+    choice.first_ms = (uv.hrtime() - job.t0) / 1e6
+    if job.ctx.on_first_token then job.ctx.on_first_token(job, choice) end
+  end
+  if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
+  local logprobs = ev.logprobs and named(job.loaded, ev.logprobs)
+  local hook = job.ctx.on_token
+  if hook then hook(job, choice, ev) end
+  local parser = choice.parser
+  if not parser then
+    if ev.text ~= "" or logprobs then emit(job, { kind = "text", text = ev.text, logprobs = logprobs }, choice) end
+    return
+  end
+  local events = parser:feed(ev.text)
+  if logprobs then
+    if not events[1] then
+      choice.held = choice.held or {}
+      table.move(logprobs, 1, #logprobs, #choice.held + 1, choice.held)
+      return
+    end
+    if choice.held then
+      logprobs = table.move(logprobs, 1, #logprobs, #choice.held + 1, choice.held)
+      choice.held = nil
+    end
+    events[1].logprobs = logprobs
+  end
+  for _, e in ipairs(events) do emit(job, e, choice) end
+end
+
+local function fault_of(ev)
+  local kind = ev.code == "limit" and "queue_full" or ev.code == "deadline" and "unavailable" or "internal"
+  return check.fault(kind == "internal" and 500 or 503, ev.message or "the model failed", { kind = kind })
+end
+
+function ON.done(job, choice, ev)
+  job.by_id[choice.id] = nil
+  job.loaded.handlers[choice.id] = nil
+  if choice.parser and ev.reason ~= "error" then
+    local events = choice.parser:finish()
+    if choice.held and events[1] then events[1].logprobs = choice.held end
+    for _, e in ipairs(events) do emit(job, e, choice) end
+  end
+  local reason = ev.reason
+  if reason == "stop_string" then reason = "stop" end
+  if reason == "stop" and choice.n_calls > 0 then reason = "tool_calls" end
+  job.n_left = job.n_left - 1
+  local u = job.usage
+  if not u.counted[choice.prompt] then
+    u.counted[choice.prompt] = true
+    u.n_prompt = u.n_prompt + (ev.n_prompt or choice.n_prompt or 0)
+    u.n_cached = u.n_cached + (ev.n_cached or choice.n_cached or 0)
+  end
+  u.n_generated = u.n_generated + (ev.n_generated or 0)
+  for _, k in ipairs({ "queue", "prefill", "decode" }) do
+    u[k .. "_ms"] = math.max(u[k .. "_ms"] or 0, ev["t_" .. k .. "_ms"] or 0)
+  end
+  u.total_ms = (uv.hrtime() - job.t0) / 1e6
+  local last = job.n_left == 0
+  if last then
+    if job.ctx.on_finish then job.ctx.on_finish(job, ev) end
+    job.ctx.limits:charge(job.req.key, u.n_prompt + u.n_generated)
+    release(job)
+  end
+  emit(job, { kind = "done", reason = reason, stop_string = ev.stop_string, last = last,
+    fault = ev.reason == "error" and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
+end
+
+local function submit(job, choice, tokens, sampler)
+  local ctx, req, l = job.ctx, job.req, job.loaded
+  local room = l.n_ctx - #tokens
+  local max = math.min(req.max_tokens or math.huge, room)
+  local s = {}
+  for k, v in pairs(sampler) do s[k] = v end
+  s.seed = (sampler.seed + choice.index) & 0x7fffffff
+  local id, message, code = ctx.pool:engine(l):submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
+    grammar = job.grammar, logprobs = req.logprobs, prompt_logprobs = req.echo and req.logprobs or nil, priority = req.priority or 0,
+    deadline_ms = job.deadline_ms, cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
+    ignore_eos = req.ignore_eos or false })
+  if not id then
+    if code == "limit" then check.fail(503, tostring(message), { kind = "queue_full", retry_after = 2 }) end
+    check.fail(code == "invalid" and 400 or 500, tostring(message), { kind = code == "invalid" and "invalid" or "internal" })
+  end
+  choice.id, choice.n_prompt = id, #tokens
+  job.by_id[id] = choice
+  l.handlers[id] = function(ev) return ON[ev.kind](job, choice, ev) end
+end
+
+-- Starts the request. sink(event) is called from the event loop, never from
+-- within start. req.key: the caller's key entry. Raises a Fault; gives the job
+-- {req, loaded, usage, seed, cancel}.
+function generate.start(ctx, req, sink)
+  local t0 = uv.hrtime()
+  local loaded = generate.model(ctx, req, "completion")
+  check_abilities(loaded, req)
+  local waiting = loaded.engine and loaded.engine:stats().n_waiting or 0
+  if waiting >= ctx.config.max_waiting then
+    check.fail(503, "the queue of " .. loaded.name .. " is full: " .. waiting .. " requests wait, the limit is " .. ctx.config.max_waiting,
+      { kind = "queue_full", retry_after = 2 })
+  end
+  local prompts = prompt.build(ctx, loaded, req)
+  local load_ms = loaded.fresh and loaded.load_ms or 0
+  loaded.fresh = nil
+  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, t0 = t0, stop = stops_of(loaded, req),
+    usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
+  local sampler = sampler_of(loaded, req)
+  job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
+  job.grammar = ctx.grammar and ctx.grammar(loaded, req) or nil
+  job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
+  local timeout = ctx.config.request_timeout > 0 and ctx.config.request_timeout ~= math.huge and ctx.config.request_timeout * 1000 or nil
+  job.deadline_ms = req.deadline_ms and timeout and math.min(req.deadline_ms, timeout) or req.deadline_ms or timeout and math.floor(timeout)
+  if req.echo then
+    req.prompt_texts = {}
+    for i, p in ipairs(prompts) do req.prompt_texts[i] = loaded.model:detokenize(p) end
+  end
+  ctx.pool:hold(loaded)
+  ctx.n_jobs = ctx.n_jobs + 1
+  loaded.jobs[job] = true
+  job.choices = {}
+  local ok, err = xpcall(function()
+    for p, tokens in ipairs(prompts) do
+      for _ = 1, req.n do
+        local choice = { index = #job.choices, prompt = p, n_calls = 0, tokens = job.keep_tokens and {} or nil,
+          parser = (req.task == "chat" or not req.raw and loaded.template) and ctx.parser and ctx.parser(loaded, req) or nil }
+        job.choices[#job.choices + 1] = choice
+        submit(job, choice, tokens, sampler)
+        job.n_left = job.n_left + 1
+      end
+    end
+  end, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end)
+  if not ok then
+    job:cancel()
+    for id in pairs(job.by_id) do loaded.handlers[id] = nil end
+    release(job)
+    error(err, 0)
+  end
+  if req.request_id then ctx.jobs[req.request_id] = job end
+  if ctx.policy then ctx.policy:changed(loaded, "arrive", job) end
+  return job
+end
+
+-- Stops the work; a done event with reason "cancelled" follows for each choice.
+function Job:cancel()
+  for id in pairs(self.by_id) do self.loaded.engine:cancel(id) end
+end
+
+return generate

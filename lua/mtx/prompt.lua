@@ -1,0 +1,176 @@
+-- SPDX-License-Identifier: MIT
+-- Request -> prompt tokens: template, folding of system turns the template does
+-- not take, truncation when asked for, fill-in-the-middle, and the one place
+-- where a prompt that does not fit is refused (with both numbers).
+local check = require("mtx.api.check")
+
+local prompt = {}
+
+-- render(loaded, messages, req) -> {text, spans} | nil, message (see mtx/serve/models.lua).
+local function rendered(ctx, loaded, messages, req)
+  return ctx.render(loaded, messages, req)
+end
+
+local function fold_to_front(messages)
+  local system, rest = {}, {}
+  for _, m in ipairs(messages) do
+    if m.role == "system" then system[#system + 1] = m.content else rest[#rest + 1] = m end
+  end
+  if #system == 0 then return nil end
+  table.insert(rest, 1, { role = "system", content = table.concat(system, "\n\n") })
+  return rest
+end
+
+local function fold_into_user(messages)
+  local out, system = {}, nil
+  for i, m in ipairs(messages) do
+    if i == 1 and m.role == "system" then
+      system = m.content
+    elseif system and m.role == "user" then
+      local copy = {}
+      for k, v in pairs(m) do copy[k] = v end
+      copy.content = system .. "\n\n" .. m.content
+      out[#out + 1], system = copy, nil
+    else
+      out[#out + 1] = m
+    end
+  end
+  return not system and out or nil
+end
+
+-- Renders; when the template itself refuses, system turns are first folded into
+-- one at the front, then into the first user turn. Otherwise its message is a 400.
+local function render(ctx, loaded, messages, req)
+  local r, message = rendered(ctx, loaded, messages, req)
+  if r then return r end
+  local front = fold_to_front(messages)
+  if front then
+    r = rendered(ctx, loaded, front, req)
+    if r then return r end
+    local merged = fold_into_user(front)
+    r = merged and rendered(ctx, loaded, merged, req)
+    if r then return r end
+  end
+  check.fail(400, "the chat template refused the messages: " .. tostring(message))
+end
+
+local function tokenize(loaded, r)
+  local ids, message = loaded.model:tokenize(r.text, { add_special = r.add_special or false, parse_special = true, spans = r.spans })
+  if not ids then check.fail(400, "cannot tokenize the prompt: " .. tostring(message)) end
+  local info = loaded.info
+  -- Exactly one leading BOS, whether the template writes it or the vocabulary adds it.
+  if info.add_bos and info.bos and not r.add_special then
+    if ids[1] ~= info.bos then table.insert(ids, 1, info.bos) end
+  end
+  while info.bos and #ids > 1 and ids[1] == info.bos and ids[2] == info.bos do table.remove(ids, 1) end
+  return ids
+end
+
+function prompt.too_long(n, n_ctx)
+  check.fail(400, "the prompt has " .. n .. " tokens, the context is " .. n_ctx .. " tokens; shorten the prompt or raise the context", {
+    kind = "context", code = "context_length_exceeded", extra = { n_prompt_tokens = n, n_ctx = n_ctx } })
+end
+
+-- Chat: drops the oldest turns after the system message until the rest fits.
+local function fit_chat(ctx, loaded, req, ids, n_max)
+  local full, messages = #ids, {}
+  for i, m in ipairs(req.messages) do messages[i] = m end
+  local first = messages[1] and messages[1].role == "system" and 2 or 1
+  while #ids > n_max and #messages > first do
+    table.remove(messages, first)
+    while #messages > first and (messages[first].role == "tool" or messages[first].role == "assistant") do table.remove(messages, first) end
+    local r = render(ctx, loaded, messages, req)
+    ids = tokenize(loaded, r)
+  end
+  if #ids > n_max then prompt.too_long(#ids, loaded.n_ctx) end
+  return ids, full - #ids
+end
+
+local function chat_prompt(ctx, loaded, req)
+  local r = render(ctx, loaded, req.messages, req)
+  req.rendered = r.text
+  local ids = tokenize(loaded, r)
+  local n_max = loaded.n_ctx - 1
+  if #ids > n_max then
+    if req.dialect ~= "ollama" or not req.truncate then prompt.too_long(#ids, loaded.n_ctx) end
+    ids, req.n_truncated = fit_chat(ctx, loaded, req, ids, n_max)
+  end
+  return ids
+end
+
+-- Fill in the middle: prefix, suffix, middle marks around the two texts.
+local function infill_prompt(loaded, req, text)
+  local info = loaded.info
+  if not (info.fim_prefix and info.fim_suffix and info.fim_middle) then
+    check.fail(400, '"' .. loaded.name .. '" does not support insert', { kind = "invalid" })
+  end
+  local ids = { info.fim_prefix }
+  local function append(list) table.move(list, 1, #list, #ids + 1, ids) end
+  append(loaded.model:tokenize(text, { add_special = false, parse_special = false }))
+  ids[#ids + 1] = info.fim_suffix
+  append(loaded.model:tokenize(req.suffix, { add_special = false, parse_special = false }))
+  ids[#ids + 1] = info.fim_middle
+  return ids
+end
+
+local function text_prompt(ctx, loaded, req, text)
+  local ids
+  if type(text) == "table" then
+    for i, id in ipairs(text) do
+      if id >= loaded.info.n_vocab then check.fail(400, "prompt[" .. (i - 1) .. "]: " .. id .. " is no token of this model") end
+    end
+    ids = text
+  elseif req.suffix then
+    ids = infill_prompt(loaded, req, text)
+  elseif req.raw or not loaded.template then
+    local system = not req.raw and req.system and req.system ~= "" and req.system .. "\n\n" or ""
+    ids = tokenize(loaded, { text = system .. text, add_special = true })
+    req.rendered = system .. text
+  else
+    local messages = { { role = "user", content = text, images = req.images } }
+    local system = req.system or (loaded.entry.manifest and loaded.entry.manifest.system)
+    if system and system ~= "" then table.insert(messages, 1, { role = "system", content = system }) end
+    local r = render(ctx, loaded, messages, req)
+    req.rendered = r.text
+    ids = tokenize(loaded, r)
+  end
+  if req.context then
+    local all = table.move(req.context, 1, #req.context, 1, {})
+    ids = table.move(ids, 1, #ids, #all + 1, all)
+  end
+  if #ids == 0 then
+    if not loaded.info.bos then check.fail(400, "the prompt is empty") end
+    ids = { loaded.info.bos }
+  end
+  if #ids > loaded.n_ctx - 1 then
+    if req.context and req.truncate then -- the oldest tokens of the carried context go first
+      local cut = #ids - (loaded.n_ctx - 1)
+      if cut <= #req.context then
+        req.n_truncated = cut
+        return table.move(ids, cut + 1, #ids, 1, {})
+      end
+    end
+    prompt.too_long(#ids, loaded.n_ctx)
+  end
+  return ids
+end
+
+-- -> list of token lists, one per prompt. Raises Faults. Sets req.rendered and req.n_truncated.
+function prompt.build(ctx, loaded, req)
+  if req.task == "chat" then
+    local manifest = loaded.entry.manifest
+    if manifest and (manifest.system or manifest.messages) then
+      local list = {}
+      for _, m in ipairs(manifest.messages or {}) do list[#list + 1] = { role = m.role, content = m.content } end
+      table.move(req.messages, 1, #req.messages, #list + 1, list)
+      if manifest.system and list[1].role ~= "system" then table.insert(list, 1, { role = "system", content = manifest.system }) end
+      req.messages = list
+    end
+    return { chat_prompt(ctx, loaded, req) }
+  end
+  local out = {}
+  for i, text in ipairs(req.prompts or { req.prompt }) do out[i] = text_prompt(ctx, loaded, req, text) end
+  return out
+end
+
+return prompt

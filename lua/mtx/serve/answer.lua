@@ -1,0 +1,142 @@
+-- SPDX-License-Identifier: MIT
+-- Joins one HTTP exchange with one generation: streams events through the
+-- dialect's writer, or gathers them into one reply. A writer has: ctype, ping
+-- (bytes or nil), open(), event(ev), close(result), fault(body), whole(result).
+local uv = require("luv")
+local check = require("mtx.api.check")
+local errors = require("mtx.api.errors")
+local generate = require("mtx.generate")
+local wire = require("mtx.api.wire")
+
+local answer = {}
+
+-- Gathers events: result = {choices = {{text, thinking, calls, logprobs, reason, stop_string, tokens}}, usage, fault}.
+function answer.collector()
+  local c = { choices = {} }
+  local function of(ev)
+    local i = ev.choice + 1
+    local s = c.choices[i]
+    if not s then
+      s = { parts = {}, thought = {} }
+      c.choices[i] = s
+    end
+    return s
+  end
+  function c.add(ev)
+    local s, kind = of(ev), ev.kind
+    if ev.logprobs then
+      s.logprobs = s.logprobs or {}
+      table.move(ev.logprobs, 1, #ev.logprobs, #s.logprobs + 1, s.logprobs)
+    end
+    if kind == "text" then s.parts[#s.parts + 1] = ev.text
+    elseif kind == "thinking" then s.thought[#s.thought + 1] = ev.text
+    elseif kind == "call" then
+      s.calls = s.calls or {}
+      s.calls[ev.index + 1] = { id = ev.id, name = ev.name, index = ev.index, parts = {} }
+    elseif kind == "arguments" then
+      local p = s.calls[ev.index + 1].parts
+      p[#p + 1] = ev.text
+    elseif kind == "done" then
+      s.reason, s.stop_string = ev.reason, ev.stop_string
+      c.fault = c.fault or ev.fault
+    end
+  end
+  function c.result(job)
+    for i, s in ipairs(c.choices) do
+      s.text = table.concat(s.parts)
+      s.thinking = #s.thought > 0 and table.concat(s.thought) or nil
+      for _, call in ipairs(s.calls or {}) do call.arguments = table.concat(call.parts) end
+      s.tokens = job.choices[i] and job.choices[i].tokens
+    end
+    return { choices = c.choices, usage = job.usage, job = job, seed = job.seed }
+  end
+  return c
+end
+
+-- prompt and answer token ids, for Ollama's `context`.
+local function add_context(result, job)
+  local tokens = job.choices[1].tokens
+  if not tokens then return end
+  local all = table.move(job.prompts[1], 1, #job.prompts[1], 1, {})
+  result.context = table.move(tokens, 1, #tokens, #all + 1, all)
+end
+
+local function start_ping(x, writer, seconds)
+  if not writer.ping or seconds < 0 then return nil end
+  local timer = uv.new_timer()
+  timer:start(seconds * 1000, seconds * 1000, function()
+    if x.gone then return end
+    if not x.streaming then
+      x:start(200, writer.ctype)
+      x:write(writer:open())
+    end
+    x:write(writer.ping)
+  end)
+  return timer
+end
+
+-- Runs req for x. make_writer(job) -> writer; on_done(result, job) is optional and
+-- runs before the reply is closed (to store it).
+function answer.run(ctx, x, req, make_writer, on_done)
+  req.key = x.key
+  local collect = answer.collector()
+  local job, writer, ping
+  local streamed, keep = req.stream, not req.stream or on_done
+  local function fail_late(fault)
+    local _, body = errors.of(x.route.dialect, fault, x.id)
+    x:write(writer:fault(body))
+    x:finish(true)
+  end
+  local function finish()
+    if ping then ping:close() end
+    if x.gone then return end
+    local result = collect.result(job)
+    if collect.fault then
+      if x.streaming then return fail_late(collect.fault) end
+      return ctx.app:fail(x, collect.fault)
+    end
+    add_context(result, job)
+    if on_done then on_done(result, job) end
+    if streamed then
+      x:write(writer:close(result))
+      x:finish()
+    else
+      x:send(200, wire.encode(writer:whole(result)))
+    end
+  end
+  local function sink(ev)
+    if x.gone then
+      if ev.last and ping then ping:close() end
+      return
+    end
+    if streamed then
+      if not x.streaming and not (ev.kind == "done" and ev.fault) then
+        x:start(200, writer.ctype)
+        x:write(writer:open())
+      end
+      if x.streaming and not ev.fault then x:write(writer:event(ev)) end
+      if keep or ev.kind == "done" then collect.add(ev) end
+    else
+      collect.add(ev)
+    end
+    if ev.last then finish() end
+  end
+  local function guarded(ev)
+    if not ctx.app:guard(x, sink, ev) then job:cancel() end
+  end
+  job = generate.start(ctx, req, guarded)
+  x.job = job
+  writer = make_writer(job)
+  x.on_abort = function() job:cancel() end
+  if streamed then ping = start_ping(x, writer, req.ping_s or 30) end
+  return job
+end
+
+-- x.body -> table, or raises the Fault of a bad body.
+function answer.body(x)
+  local body, message = require("mtx.api.body").decode(x.body)
+  if not body then check.fail(400, message) end
+  return body
+end
+
+return answer

@@ -1,0 +1,74 @@
+-- SPDX-License-Identifier: MIT
+-- Ties the server to the model layers: the C core's loader, file descriptions,
+-- template rendering, output parsers and grammars. Tests put their own in `deps`.
+local catalog = require("mtx.serve.catalog")
+local core = require("mtx.core")
+local pool = require("mtx.serve.pool")
+
+local models = {}
+
+local FILE_TYPES = { [0] = "F32", [1] = "F16", [2] = "Q4_0", [3] = "Q4_1", [7] = "Q8_0", [8] = "Q5_0", [9] = "Q5_1", [10] = "Q2_K",
+  [11] = "Q3_K_S", [12] = "Q3_K_M", [13] = "Q3_K_L", [14] = "Q4_K_S", [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M", [18] = "Q6_K",
+  [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS", [23] = "IQ3_XXS", [24] = "IQ1_S", [25] = "IQ4_NL", [26] = "IQ3_S",
+  [27] = "IQ3_M", [28] = "IQ2_S", [29] = "IQ2_M", [30] = "IQ4_XS", [31] = "IQ1_M", [32] = "BF16", [36] = "TQ1_0", [37] = "TQ2_0", [38] = "MXFP4" }
+
+local POOLING = { [0] = "none", [1] = "mean", [2] = "cls", [3] = "last", [4] = "rank" }
+
+-- Reads a GGUF header: {architecture, n_params, n_ctx_train, n_embd, chat_template,
+-- quantization, pooling, metadata = function() -> all}; nil, message.
+function models.describe(path)
+  local g, message = core.gguf.open(path)
+  if not g then return nil, message end
+  local meta = g:metadata()
+  local arch = meta["general.architecture"] or "unknown"
+  local n_params = 0
+  for _, t in ipairs(g:tensors()) do
+    local n = 1
+    for _, d in ipairs(t.shape or t.dims or {}) do n = n * d end
+    n_params = n_params + n
+  end
+  local info = { architecture = arch, n_params = n_params, n_ctx_train = meta[arch .. ".context_length"], n_embd = meta[arch .. ".embedding_length"],
+    chat_template = meta["tokenizer.chat_template"], quantization = FILE_TYPES[meta["general.file_type"]] or "unknown",
+    pooling = POOLING[meta[arch .. ".pooling_type"]], n_layer = meta[arch .. ".block_count"], format = "gguf", metadata = meta }
+  local n_head_kv, n_embd, n_head = meta[arch .. ".attention.head_count_kv"], info.n_embd, meta[arch .. ".attention.head_count"]
+  if type(n_head_kv) == "number" and type(n_head) == "number" and n_head > 0 and n_embd and info.n_layer then
+    local head = meta[arch .. ".attention.key_length"] or n_embd // n_head
+    info.kv_bytes_per_token = 2 * 2 * n_head_kv * head * info.n_layer
+  end
+  g:close()
+  return info
+end
+
+-- Adds catalog, pool, render, parser, grammar to ctx.
+function models.attach(ctx)
+  local deps = ctx.deps
+  ctx.core = deps.core or require("mtx")
+  ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe, sha256 = core.sha256, clock = ctx.clock })
+  ctx.pool = pool.new(ctx)
+  ctx.render, ctx.parser, ctx.grammar = deps.render, deps.parser, deps.grammar
+  ctx.close_models = function() ctx.pool:close() end
+  ctx.cancel_all = function()
+    for _, l in pairs(ctx.pool.loaded) do
+      for job in pairs(l.jobs) do job:cancel() end
+    end
+  end
+  -- A request without a model gets the loaded one, else the only or newest fitting one.
+  ctx.default_model = function()
+    local loaded = ctx.pool:list()[1]
+    if loaded then return loaded.name end
+    local first = ctx.catalog:list()[1]
+    return first and first.name
+  end
+  ctx.readiness = function()
+    if ctx.pool.loading then return { ready = false, reason = "loading", model = ctx.pool.loading } end
+    local queue, names = 0, {}
+    for _, l in ipairs(ctx.pool:list()) do
+      names[#names + 1] = l.name
+      if l.engine then queue = queue + l.engine:stats().n_waiting end
+    end
+    if queue >= ctx.config.max_waiting then return { ready = false, reason = "overloaded", queue = queue } end
+    return { ready = true, model = names[1], models = require("mtx.api.wire").list(names), queue = queue }
+  end
+end
+
+return models

@@ -1,0 +1,333 @@
+-- SPDX-License-Identifier: MIT
+-- A model and engine with the C binding's face and a scripted mouth: tokens are
+-- code points, replies come from fake.reply (or from marks in the prompt), one
+-- token per step on a timer. Lets every server behaviour be tested without weights.
+--
+-- Marks in the last user text: @say{TEXT} answers TEXT; @long{N} answers N words;
+-- @slow{MS} waits MS per token; @error fails after two tokens; @think{TEXT} puts
+-- TEXT into <think> tags first; @call{JSON} answers a <tool_call>.
+local uv = require("luv")
+
+local fake = { loads = 0, engines = {} }
+
+local SPECIAL = { ["<|im_start|>"] = 0x110000, ["<|im_end|>"] = 0x110001, ["<s>"] = 0x110002 }
+local SPECIAL_TEXT = {}
+for text, id in pairs(SPECIAL) do SPECIAL_TEXT[id] = text end
+
+fake.TEMPLATE = "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{# tools <think> #}"
+
+local Model, Engine = {}, {}
+Model.__index, Engine.__index = Model, Engine
+
+function fake.load(path, options)
+  fake.loads = fake.loads + 1
+  if fake.load_error then return nil, fake.load_error, "io" end
+  if path:find("broken") then return nil, path .. ": not a model file", "format" end
+  return setmetatable({ path = path, options = options or {}, embedder = path:find("minilm") ~= nil }, Model)
+end
+
+function Model:info()
+  return { architecture = self.embedder and "bert" or "fake", n_params = 1000000, n_ctx_train = 4096,
+    n_ctx = self.options.ctx and self.options.ctx > 0 and self.options.ctx or 2048, n_vocab = 0x110003, n_embd = 8,
+    chat_template = not self.embedder and fake.TEMPLATE or nil, quantization = "F32", file_bytes = 4000000,
+    pooling = self.embedder and "mean" or nil, bos = 0x110002, eos = 0x110001, add_bos = false }
+end
+
+function Model:tokenize(text, options)
+  local ids, pos = {}, 1
+  while pos <= #text do
+    local id, stop
+    if options and options.parse_special and text:byte(pos) == 60 then
+      for s, i in pairs(SPECIAL) do
+        if text:sub(pos, pos + #s - 1) == s then id, stop = i, pos + #s end
+      end
+    end
+    if not id then
+      id = utf8.codepoint(text, pos)
+      stop = utf8.offset(text, 2, pos)
+    end
+    ids[#ids + 1], pos = id, stop
+  end
+  return ids
+end
+
+function Model:piece(id) return SPECIAL_TEXT[id] or utf8.char(id) end
+
+function Model:detokenize(ids)
+  local out = {}
+  for i, id in ipairs(ids) do out[i] = SPECIAL_TEXT[id] and "" or utf8.char(id) end
+  return table.concat(out)
+end
+
+function Model:is_eog(id) return id == SPECIAL["<|im_end|>"] end
+
+function Model:embed(lists, options)
+  local out = {}
+  for i, ids in ipairs(lists) do
+    local v, norm = {}, 0
+    for k = 1, 8 do v[k] = 0.1 * k end
+    for j, id in ipairs(ids) do v[(id + j) % 8 + 1] = v[(id + j) % 8 + 1] + 1 end
+    for k = 1, 8 do norm = norm + v[k] * v[k] end
+    if options and options.normalize then
+      for k = 1, 8 do v[k] = v[k] / math.sqrt(norm) end
+    end
+    out[i] = v
+  end
+  return out
+end
+
+function Model:close() self.closed = true end
+
+function Model:engine()
+  local p = uv.pipe({ nonblock = true }, { nonblock = true })
+  local e = setmetatable({ model = self, rfd = p.read, wfd = p.write, waiting = {}, running = {}, events = {}, next_id = 1,
+    n_parallel = self.options.n_parallel or 8, max_waiting = self.options.max_waiting or 256, submitted = {}, policies = {} }, Engine)
+  e.timer = uv.new_timer()
+  fake.engines[#fake.engines + 1] = e
+  return e
+end
+
+local function mark(text, name) return text:match("@" .. name .. "(%b{})") and text:match("@" .. name .. "(%b{})"):sub(2, -2) end
+
+-- prompt text, request -> {text, delay_ms, fail_after}
+local function default_reply(prompt)
+  local last
+  for user in prompt:gmatch("<|im_start|>user\n(.-)<|im_end|>") do last = user end
+  last = last or prompt
+  local text = mark(last, "say")
+  if not text and mark(last, "long") then
+    local words = {}
+    for i = 1, tonumber(mark(last, "long")) do words[i] = "word" .. i end
+    text = table.concat(words, " ")
+  end
+  if not text and mark(last, "call") then text = "<tool_call>\n" .. mark(last, "call") .. "\n</tool_call>" end
+  text = text or ("You said: " .. last)
+  if mark(last, "think") then text = "<think>\n" .. mark(last, "think") .. "\n</think>\n\n" .. text end
+  return { text = text, delay_ms = tonumber(mark(last, "slow") or ""), fail_after = last:find("@error", 1, true) and 2 or nil }
+end
+
+local function wake(e)
+  if not e.closed then uv.fs_write(e.wfd, "x") end
+end
+
+local function emit(e, ev)
+  e.events[#e.events + 1] = ev
+  if #e.events == 1 then wake(e) end
+end
+
+local function done(e, r, reason, extra)
+  e.running[r.id] = nil
+  local ev = { id = r.id, kind = "done", reason = reason, n_prompt = #r.args.tokens, n_cached = 0, n_generated = r.n, t_queue_ms = 1,
+    t_prefill_ms = 2, t_decode_ms = 3 }
+  for k, v in pairs(extra or {}) do ev[k] = v end
+  emit(e, ev)
+end
+
+local function pieces_of(text)
+  local out = {}
+  for s in text:gmatch("[^%s%p\128-\255]*[%s%p]?[\128-\255]*") do
+    if s ~= "" then out[#out + 1] = s end
+  end
+  return out
+end
+
+local function begin(e, r)
+  local prompt = {}
+  for i, id in ipairs(r.args.tokens) do prompt[i] = SPECIAL_TEXT[id] or utf8.char(id) end
+  local reply = (fake.reply or default_reply)(table.concat(prompt), r.args)
+  if type(reply) == "string" then reply = { text = reply } end
+  local text, cut = reply.text, nil
+  for _, s in ipairs(r.args.stop or {}) do
+    local at = text:find(s, 1, true)
+    if at then text, cut = text:sub(1, at - 1), s end
+  end
+  r.pieces, r.cut, r.delay, r.fail_after, r.at = reply.pieces or pieces_of(text), cut, reply.delay_ms, reply.fail_after, uv.now()
+  r.reply = reply
+  local start = { id = r.id, kind = "start", n_prompt = #r.args.tokens, n_cached = reply.n_cached or 0 }
+  if r.args.prompt_logprobs then
+    start.prompt_logprobs = {}
+    for i, id in ipairs(r.args.tokens) do start.prompt_logprobs[i] = { id = id, logprob = i > 1 and -0.5 or nil, top = { { id = id, logprob = -0.5 } } } end
+  end
+  emit(e, start)
+end
+
+local function advance(e, r)
+  if r.delay and uv.now() < r.at + r.delay * (r.n + 1) then return end
+  if r.fail_after and r.n >= r.fail_after then return done(e, r, "error", { message = "the model failed on purpose", code = "internal" }) end
+  if r.n >= (r.args.max_tokens or math.huge) then return done(e, r, "length") end
+  local piece = r.pieces[r.n + 1]
+  if not piece then
+    if r.cut then return done(e, r, "stop_string", { stop_string = r.cut }) end
+    return done(e, r, "stop")
+  end
+  r.n = r.n + 1
+  local logprobs
+  if r.args.logprobs then
+    local id = utf8.codepoint(piece, 1)
+    local top = {}
+    for k = 1, r.args.logprobs do top[k] = { id = id + k - 1, logprob = -0.25 * k } end
+    logprobs = { { id = id, logprob = -0.25, top = top } }
+  end
+  emit(e, { id = r.id, kind = "token", text = piece, tokens = { utf8.codepoint(piece, 1) }, logprobs = logprobs })
+end
+
+local function step(e)
+  local n = 0
+  for _ in pairs(e.running) do n = n + 1 end
+  while n < e.n_parallel and e.waiting[1] and not e.frozen do
+    local r = table.remove(e.waiting, 1)
+    e.running[r.id] = r
+    n = n + 1
+    begin(e, r)
+  end
+  local ids = {}
+  for id in pairs(e.running) do ids[#ids + 1] = id end
+  table.sort(ids)
+  for _, id in ipairs(ids) do advance(e, e.running[id]) end
+  if #e.waiting == 0 and next(e.running) == nil then
+    e.timer:stop()
+    e.ticking = false
+  end
+end
+
+function Engine:submit(args)
+  local n_ctx = self.model:info().n_ctx
+  if #args.tokens > n_ctx then return nil, "prompt of " .. #args.tokens .. " tokens, context of " .. n_ctx, "limit" end
+  if #self.waiting >= self.max_waiting then return nil, "queue full: " .. #self.waiting .. " requests wait", "limit" end
+  local r = { id = self.next_id, args = args, n = 0 }
+  self.next_id = self.next_id + 1
+  self.waiting[#self.waiting + 1] = r
+  self.submitted[#self.submitted + 1] = args
+  if not self.ticking then
+    self.ticking = true
+    self.timer:start(0, 1, function() step(self) end)
+  end
+  return r.id
+end
+
+function Engine:cancel(id)
+  fake.cancelled = (fake.cancelled or 0) + 1
+  local r = self.running[id]
+  if r then return done(self, r, "cancelled") end
+  for i, w in ipairs(self.waiting) do
+    if w.id == id then
+      table.remove(self.waiting, i)
+      return done(self, w, "cancelled")
+    end
+  end
+end
+
+function Engine:fd() return self.rfd end
+
+function Engine:drain()
+  uv.fs_read(self.rfd, 4096)
+  local list = self.events
+  self.events = {}
+  return list
+end
+
+function Engine:stats()
+  local n = 0
+  for _ in pairs(self.running) do n = n + 1 end
+  return { n_waiting = #self.waiting, n_running = n, pages_total = 100, pages_free = 100 - n }
+end
+
+function Engine:set_policy(p) self.policies[#self.policies + 1] = p end
+
+function Engine:close()
+  if self.closed then return end
+  self.closed = true
+  self.timer:close()
+  uv.fs_close(self.rfd)
+  uv.fs_close(self.wfd)
+end
+
+-- ChatML by hand: what the template engine does for real models.
+function fake.render(_, messages, req)
+  local out = {}
+  for i, m in ipairs(messages) do
+    if m.role == "system" and i > 1 and fake.strict_system then return nil, "system must come first" end
+    local text = m.content or ""
+    for _, c in ipairs(m.tool_calls or {}) do text = text .. "<tool_call>" .. require("mtx.json").encode(c["function"].arguments) .. "</tool_call>" end
+    out[#out + 1] = "<|im_start|>" .. m.role .. "\n" .. text
+    if not (req.continue and i == #messages) then out[#out + 1] = "<|im_end|>\n" end
+  end
+  if not req.continue then out[#out + 1] = "<|im_start|>assistant\n" end
+  return { text = table.concat(out) }
+end
+
+-- A plain parser of <think> and <tool_call> that holds text back while it may be a tag.
+function fake.parser(_, req)
+  local json = require("mtx.json")
+  local p, buf, mode, index, at_start = {}, "", "text", -1, true
+  local function call(text, out)
+    local value = json.decode(text)
+    index = index + 1
+    out[#out + 1] = { kind = "call", index = index, name = value and value.name or "?" }
+    out[#out + 1] = { kind = "arguments", index = index, text = value and json.encode(value.arguments) or text }
+    out[#out + 1] = { kind = "call_end", index = index }
+  end
+  local TAGS = { text = { "<think>", "<tool_call>" }, think = { "</think>" }, call = { "</tool_call>" } }
+  function p:feed(text, final)
+    local out = {}
+    buf = buf .. text
+    while true do
+      local at, tag
+      for _, t in ipairs(TAGS[mode]) do
+        local i = buf:find(t, 1, true)
+        if i and (not at or i < at) then at, tag = i, t end
+      end
+      local upto = at and at - 1 or #buf
+      if not at and not final then
+        for _, t in ipairs(TAGS[mode]) do
+          for k = #t - 1, 1, -1 do
+            if buf:sub(-k) == t:sub(1, k) then upto = math.min(upto, #buf - k) break end
+          end
+        end
+        if mode == "call" then break end
+      end
+      local piece = buf:sub(1, upto)
+      if mode == "call" then
+        call(piece, out)
+      elseif piece ~= "" then
+        if at_start then piece = piece:gsub("^%s+", "") end
+        if piece ~= "" then
+          at_start = false
+          if mode ~= "think" or req.think ~= false then out[#out + 1] = { kind = mode == "think" and "thinking" or "text", text = piece } end
+        end
+      end
+      buf = buf:sub(upto + 1)
+      if not at then break end
+      buf = buf:sub(#tag + 1)
+      mode = tag == "<think>" and "think" or tag == "<tool_call>" and "call" or "text"
+      at_start = true
+    end
+    return out
+  end
+  function p:finish() return p:feed("", true) end
+  return p
+end
+
+-- A models folder of empty files and the `deps` of serve.new. Files: tiny, other,
+-- minilm (an encoder), broken (does not load).
+function fake.deps()
+  local dir = uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX")
+  for _, n in ipairs({ "tiny.gguf", "other.gguf", "minilm.gguf", "broken.gguf" }) do
+    local f = assert(io.open(dir .. "/" .. n, "w"))
+    f:write(("x"):rep(1000))
+    f:close()
+  end
+  return { core = fake, render = fake.render, parser = fake.parser, describe = function(path)
+    if path:find("broken") then return nil, "not a model file" end
+    local encoder = path:find("minilm") ~= nil
+    return { architecture = encoder and "bert" or "fake", n_params = 7600000000, n_ctx_train = 4096, n_embd = 8,
+      chat_template = not encoder and fake.TEMPLATE or nil, quantization = "Q4_K_M", format = "gguf",
+      pooling = encoder and "mean" or nil, metadata = { ["general.architecture"] = encoder and "bert" or "fake" } }
+  end }, dir
+end
+
+function fake.reset()
+  fake.reply, fake.load_error, fake.cancelled, fake.strict_system, fake.loads, fake.engines = nil, nil, nil, nil, 0, {}
+end
+
+return fake

@@ -1,0 +1,29 @@
+-- SPDX-License-Identifier: MIT
+-- Starts and stops a server over the scripted engine for one test.
+local config = require("mtx.config")
+local fake = require("fake_engine")
+local serve = require("mtx.serve")
+local client = require("http_client")
+
+local fixture = {}
+
+-- flags: config values. -> ctx, deps' models folder.
+function fixture.start(flags, change)
+  fake.reset()
+  local deps, dir = fake.deps()
+  flags = flags or {}
+  flags.port, flags.models_dir, flags.log_level = "0", dir, flags.log_level or "error"
+  if change then change(deps) end
+  local ctx = assert(serve.new(assert(config.load({ env = function() end, flags = flags })), deps))
+  assert(serve.listen(ctx))
+  return ctx, dir
+end
+
+function fixture.stop(ctx)
+  ctx.config.drain_timeout = 0
+  local done = false
+  serve.drain(ctx, function() done = true end)
+  client.wait(function() return done end, 4000)
+end
+
+return fixture
