@@ -1,0 +1,117 @@
+-- SPDX-License-Identifier: MIT
+-- Command-line options from one description: parsing and help text.
+--
+-- A description is a list of options
+--   { name = "temp", short = "t", kind = "number", value = "T", default = 0.8, help = "..." }
+-- kind: "flag" (no value), "string", "integer", "number", "list" (given several
+-- times). Options may stand anywhere; `--` ends them; `--name=value` works.
+local args = {}
+
+local READ = {
+  string = function(s) return s end,
+  list = function(s) return s end,
+  integer = function(s)
+    local n = math.tointeger(tonumber(s))
+    if not n then return nil, "needs a whole number, not '" .. s .. "'" end
+    return n
+  end,
+  number = function(s)
+    local n = tonumber(s)
+    if not n or n ~= n then return nil, "needs a number, not '" .. s .. "'" end
+    return n
+  end,
+}
+
+local function index(options)
+  local by = {}
+  for _, o in ipairs(options) do
+    by["--" .. o.name] = o
+    if o.short then by["-" .. o.short] = o end
+  end
+  return by
+end
+
+local function key(option) return (option.name:gsub("%-", "_")) end
+
+-- Parses `list` -> { values by name with _ for -, rest = positional words } |
+-- nil, message. Defaults are filled in.
+function args.parse(options, list)
+  local by, out, rest, i = index(options), {}, {}, 1
+  for _, o in ipairs(options) do
+    if o.default ~= nil then out[key(o)] = o.default end
+    if o.kind == "list" then out[key(o)] = {} end
+  end
+  while i <= #list do
+    local word = list[i]
+    if word == "--" then
+      table.move(list, i + 1, #list, #rest + 1, rest)
+      break
+    end
+    local name, value = word:match("^(%-%-[^=]+)=(.*)$")
+    local o = by[name or word]
+    if not o then
+      if word:match("^%-%-?%a") then return nil, "unknown option " .. word end
+      rest[#rest + 1] = word
+    elseif o.kind == "flag" then
+      if value then return nil, name .. " takes no value" end
+      out[key(o)] = true
+    else
+      if not value then
+        i = i + 1
+        value = list[i]
+      end
+      if not value then return nil, word .. " needs a value" end
+      local v, message = READ[o.kind](value)
+      if v == nil then return nil, (name or word) .. " " .. message end
+      if o.kind == "list" then table.insert(out[key(o)], v) else out[key(o)] = v end
+    end
+    i = i + 1
+  end
+  out.rest = rest
+  return out
+end
+
+-- Help lines for the options, aligned, one or two columns of text.
+function args.help(options)
+  local left, width, lines = {}, 0, {}
+  for i, o in ipairs(options) do
+    local text = (o.short and ("-" .. o.short .. ", ") or "    ") .. "--" .. o.name
+    if o.kind ~= "flag" then text = text .. " " .. (o.value or o.kind:upper()) end
+    left[i] = text
+    width = math.max(width, #text)
+  end
+  for i, o in ipairs(options) do
+    local default = o.default ~= nil and o.kind ~= "flag" and (" (default " .. tostring(o.default) .. ")") or ""
+    lines[#lines + 1] = ("  %-" .. width .. "s  %s%s"):format(left[i], o.help, default)
+  end
+  return table.concat(lines, "\n")
+end
+
+-- The whole start of a command: handles --help and wrong usage.
+-- -> values | nil, exit code (already said why)
+function args.start(command, options, list)
+  for _, word in ipairs(list) do
+    if word == "--" then break end
+    if word == "--help" or word == "-h" then
+      io.stdout:write(command.help, "\n")
+      return nil, 0
+    end
+  end
+  local values, message = args.parse(options, list)
+  if not values then return nil, args.misuse(command, message) end
+  return values
+end
+
+-- Wrong usage: one line and where help is. -> exit code 2
+function args.misuse(command, message)
+  io.stderr:write("mtx ", command.name, ": ", message, "\nTry `mtx ", command.name, " --help`.\n")
+  return 2
+end
+
+-- Something failed: one line. -> exit code 1
+function args.failure(message)
+  io.stderr:write("mtx: ", tostring(message), "\n")
+  return 1
+end
+
+return args

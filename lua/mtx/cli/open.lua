@@ -1,0 +1,39 @@
+-- SPDX-License-Identifier: MIT
+-- Loading a model for a command: shared options, progress, warnings, errors.
+local args = require("mtx.cli.args")
+local term = require("mtx.cli.term")
+
+local open = {}
+
+open.options = {
+  { name = "threads", short = "t", kind = "integer", value = "N", help = "threads (default: usable cores)" },
+  { name = "ctx", short = "c", kind = "integer", value = "N", help = "context length in tokens" },
+  { name = "kv-type", kind = "string", value = "TYPE", help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
+  { name = "cpu", kind = "string", value = "TIER", help = "cap the CPU tier: scalar, avx2, avx512, amx" },
+  { name = "no-memory-check", kind = "flag", help = "load even when memory looks too small" },
+}
+
+-- values as parsed -> model | nil, exit code (already said why). `extra` overrides.
+function open.model(path, values, extra)
+  local mtx = require("mtx")
+  local bar = term.progress("loading")
+  local opts = {
+    threads = values.threads, ctx = values.ctx, kv_type = values.kv_type, cpu = values.cpu, no_memory_check = values.no_memory_check,
+    progress = bar,
+    warn = function(line) io.stderr:write("mtx: warning: ", line, "\n") end,
+  }
+  for k, v in pairs(extra or {}) do opts[k] = v end
+  local model, message = mtx.load(path, opts)
+  bar(nil)
+  if not model then return nil, args.failure(message) end
+  return model
+end
+
+-- Options of a command that loads a model: its own, then the shared ones.
+function open.with(...)
+  local all = {}
+  for _, list in ipairs({ ... }) do table.move(list, 1, #list, #all + 1, all) end
+  return table.move(open.options, 1, #open.options, #all + 1, all)
+end
+
+return open
