@@ -1,0 +1,71 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx generate`: one completion, for scripts: ids, text, logprobs, timings.
+local args = require("mtx.cli.args")
+local open = require("mtx.cli.open")
+local sampling = require("mtx.cli.sampling")
+
+local generate = { name = "generate", summary = "complete a prompt or token ids, for scripts" }
+
+local options = open.with({
+  { name = "prompt", short = "p", kind = "string", value = "TEXT", help = "text to complete, as it is (no chat template)" },
+  { name = "tokens", kind = "string", value = "IDS", help = "token ids instead of text: 1,2,3" },
+  { name = "n", short = "n", kind = "integer", value = "N", default = 128, help = "tokens to generate at most" },
+  { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
+  { name = "logprobs", kind = "integer", value = "N", help = "log probabilities of the N likeliest tokens" },
+  { name = "ignore-eos", kind = "flag", help = "do not end at end-of-generation tokens" },
+  { name = "json", kind = "flag", help = "print one JSON object" },
+}, sampling.options)
+
+generate.help = [[
+usage: mtx generate MODEL --prompt TEXT | --tokens IDS [options]
+
+Prints the continuation, or with --json
+  {"prompt_ids":[],"ids":[],"text":"","finish_reason":"","timings":{}}
+
+]] .. args.help(options)
+
+local function ids_of(text)
+  local ids = {}
+  for word in text:gmatch("[^,%s]+") do
+    local id = math.tointeger(tonumber(word))
+    if not id then return nil end
+    ids[#ids + 1] = id
+  end
+  return ids
+end
+
+function generate.run(list)
+  local values, code = args.start(generate, options, list)
+  if not values then return code end
+  local path = values.rest[1]
+  if not path then return args.misuse(generate, "which model? Give the path of a GGUF file") end
+  if not values.prompt == not values.tokens then return args.misuse(generate, "give either --prompt or --tokens") end
+  local request, message = sampling.table(values, {})
+  if not request then return args.misuse(generate, message) end
+  request.prompt, request.max_tokens, request.stop = values.prompt, values.n, values.stop
+  request.logprobs, request.ignore_eos = values.logprobs, values.ignore_eos
+  if values.tokens then
+    request.tokens = ids_of(values.tokens)
+    if not request.tokens then return args.misuse(generate, "--tokens needs whole numbers: 1,2,3") end
+  end
+  local model
+  model, code = open.model(path, values)
+  if not model then return code end
+  local result
+  result, message = model:generate(request)
+  model:close()
+  if not result then return args.failure(message) end
+  if values.json then
+    local cjson = require("cjson")
+    local function array(t) return setmetatable(t or {}, cjson.array_mt) end
+    print(cjson.encode({
+      prompt_ids = array(result.prompt_ids), ids = array(result.ids), text = result.text, finish_reason = result.finish_reason,
+      timings = result.timings, logprobs = result.logprobs,
+    }))
+  else
+    io.stdout:write(result.text, "\n")
+  end
+  return 0
+end
+
+return generate

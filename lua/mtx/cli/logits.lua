@@ -1,0 +1,60 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx logits`: raw logits of every token of a list, for comparing with other programs.
+local args = require("mtx.cli.args")
+local open = require("mtx.cli.open")
+
+local logits = { name = "logits", summary = "write the logits of given tokens to a file" }
+
+local options = open.with({
+  { name = "tokens", kind = "string", value = "IDS", help = "token ids: 1,2,3" },
+  { name = "output", short = "o", kind = "string", value = "FILE", help = "file to write" },
+  { name = "embeddings", kind = "flag", help = "the last hidden state instead of logits (encoders)" },
+  { name = "chunk", kind = "integer", value = "N", help = "tokens per step (default: all at once)" },
+})
+
+logits.help = [[
+usage: mtx logits MODEL --tokens 1,2,3 -o FILE [options]
+
+Writes little-endian float32 rows [n_tokens, n_vocab], no header. The KV cache is
+in F32. No BOS is added.
+
+]] .. args.help(options)
+
+function logits.run(list)
+  local values, code = args.start(logits, options, list)
+  if not values then return code end
+  if not values.rest[1] then return args.misuse(logits, "which model? Give the path of a GGUF file") end
+  if not values.tokens or not values.output then return args.misuse(logits, "--tokens and -o are needed") end
+  local ids = {}
+  for word in values.tokens:gmatch("[^,%s]+") do
+    ids[#ids + 1] = math.tointeger(tonumber(word))
+    if not ids[#ids] then return args.misuse(logits, "--tokens needs whole numbers: 1,2,3") end
+  end
+  local model
+  model, code = open.model(values.rest[1], values, { kv_type = values.kv_type or "f32", ctx = values.ctx or math.max(#ids, 16) })
+  if not model then return code end
+  local info = model:info()
+  if values.embeddings and info.has_logits then
+    model:close()
+    return args.failure(values.rest[1] .. ": a model with a vocabulary head; --embeddings is for encoders")
+  end
+  local file, message = io.open(values.output, "wb")
+  if not file then return args.failure(message) end
+  local session = assert(model:session())
+  local step = values.chunk or #ids
+  for at = 1, #ids, step do
+    local rows
+    rows, message = session:eval(table.move(ids, at, math.min(at + step - 1, #ids), 1, {}), { all = true })
+    if not rows then
+      file:close()
+      return args.failure(message)
+    end
+    file:write(rows:bytes())
+  end
+  file:close()
+  session:close()
+  model:close()
+  return 0
+end
+
+return logits

@@ -1,0 +1,63 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx perplexity`: how well a model predicts a text.
+local args = require("mtx.cli.args")
+local open = require("mtx.cli.open")
+
+local perplexity = { name = "perplexity", summary = "how well a model predicts a text file" }
+
+local options = open.with({
+  { name = "json", kind = "flag", help = 'print {"nll":0.0,"ppl":0.0,"n_tokens":0}' },
+})
+
+perplexity.help = [[
+usage: mtx perplexity MODEL FILE [options]
+
+Reads the text as one sequence (BOS added where the model adds one) and prints the
+mean negative log likelihood of tokens 1 to n-1 and its exponential. The text must
+fit the context (--ctx, by default as long as the text needs).
+
+]] .. args.help(options)
+
+function perplexity.run(list)
+  local values, code = args.start(perplexity, options, list)
+  if not values then return code end
+  local path, name = values.rest[1], values.rest[2]
+  if not path or not name then return args.misuse(perplexity, "give a model and a text file") end
+  local file, message = io.open(name, "rb")
+  if not file then return args.failure(message) end
+  local text = file:read("a")
+  file:close()
+  local tok
+  tok, message = require("mtx.core").tokenizer.open(path)
+  if not tok then return args.failure(message) end
+  local ids
+  ids, message = tok:encode(text, { add_special = true })
+  if not ids then return args.failure(message) end
+  if #ids < 2 then return args.failure(name .. ": the text has fewer than two tokens") end
+  local model
+  model, code = open.model(path, values, { ctx = values.ctx or #ids })
+  if not model then return code end
+  local session = assert(model:session())
+  local nll, step = 0, 256
+  for at = 1, #ids, step do
+    local part = table.move(ids, at, math.min(at + step - 1, #ids), 1, {})
+    local rows
+    rows, message = session:eval(part, { all = true })
+    if not rows then return args.failure(message) end
+    for i = 1, #part do
+      local target = ids[at + i]
+      if target then nll = nll - rows:log_softmax_at(i, target + 1) end
+    end
+  end
+  session:close()
+  model:close()
+  local mean = nll / (#ids - 1)
+  if values.json then
+    print(require("cjson").encode({ nll = mean, ppl = math.exp(mean), n_tokens = #ids }))
+  else
+    print(("nll %.5f, perplexity %.4f over %d tokens"):format(mean, math.exp(mean), #ids))
+  end
+  return 0
+end
+
+return perplexity
