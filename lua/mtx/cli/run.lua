@@ -1,0 +1,132 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx run MODEL [PROMPT]`: one answer, or a chat.
+local args = require("mtx.cli.args")
+local open = require("mtx.cli.open")
+local sampling = require("mtx.cli.sampling")
+local term = require("mtx.cli.term")
+local uv = require("luv")
+
+local run = { name = "run", summary = "answer a prompt, or chat" }
+
+local options = open.with({
+  { name = "raw", kind = "flag", help = "no chat template: continue the text as it is" },
+  { name = "system", kind = "string", value = "TEXT", help = "system message" },
+  { name = "n", short = "n", kind = "integer", value = "N", help = "tokens to generate at most" },
+  { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
+  { name = "stats", kind = "flag", help = "print prefill and decode speed and memory" },
+  { name = "json", kind = "flag", help = "one JSON object instead of a streamed answer" },
+}, sampling.options)
+
+run.help = [==[
+usage: mtx run MODEL [PROMPT] [options]
+
+Answers PROMPT through the model's chat template, streamed. Text piped in is put
+before PROMPT. Without either it opens a chat: /help lists its commands, Ctrl-C
+stops an answer, Ctrl-D leaves.
+
+]==] .. args.help(options)
+
+-- Calls `stop` on Ctrl-C until the returned function is called.
+local function on_interrupt(stop)
+  local signal = uv.new_signal()
+  signal:start("sigint", stop)
+  return function()
+    signal:stop()
+    signal:close()
+    uv.run("nowait")
+  end
+end
+
+local function print_stats(model, result)
+  local t = result.timings
+  io.stderr:write(term.paint(("[prompt %d tokens (%d cached), %.1f tokens/s; answer %d tokens, %.1f tokens/s; first token %.0f ms; resident %s]\n"):format(
+    #result.prompt_ids, t.n_cached or 0, t.prompt_per_second or 0, #result.ids, t.decode_per_second or 0, t.first_token_ms or 0,
+    term.bytes(model:info().resident_bytes or 0)), "dim", 2))
+end
+
+-- Streams one answer to stdout -> result | nil, message
+local function answer(model, request)
+  local interrupted = false
+  local release = on_interrupt(function() interrupted = true end)
+  local stream, message = model:stream(request)
+  if not stream then
+    release()
+    return nil, message
+  end
+  for piece in stream do
+    io.stdout:write(piece)
+    io.stdout:flush()
+    uv.run("nowait")
+    if interrupted then stream:cancel() end
+  end
+  release()
+  local result
+  result, message = stream:result()
+  if not result then return nil, message end
+  if result.text:sub(-1) ~= "\n" then io.stdout:write("\n") end
+  return result
+end
+
+local function request_of(values, base, messages, prompt)
+  local r = {}
+  for k, v in pairs(base) do r[k] = v end
+  r.messages, r.prompt = messages, prompt
+  r.max_tokens = values.n
+  r.stop = values.stop
+  return r
+end
+
+local function piped_text()
+  if uv.guess_handle(0) == "tty" then return nil end
+  local text = io.read("a")
+  if text and text:match("%S") then return (text:gsub("%s+$", "")) end
+end
+
+local function single(model, values, base, prompt)
+  local request
+  if values.raw then
+    request = request_of(values, base, nil, prompt)
+  else
+    local messages = {}
+    if values.system then messages[1] = { role = "system", content = values.system } end
+    messages[#messages + 1] = { role = "user", content = prompt }
+    request = request_of(values, base, messages)
+  end
+  local result, message
+  if values.json then
+    result, message = model:generate(request)
+    if result then
+      print(require("cjson").encode({ text = result.text, finish_reason = result.finish_reason, n_prompt = #result.prompt_ids, n_generated = #result.ids, timings = result.timings }))
+    end
+  else
+    result, message = answer(model, request)
+  end
+  if not result then return args.failure(message) end
+  if values.stats then print_stats(model, result) end
+  return 0
+end
+
+function run.run(list)
+  local values, code = args.start(run, options, list)
+  if not values then return code end
+  local path = table.remove(values.rest, 1)
+  if not path then return args.misuse(run, "which model? Give the path of a GGUF file") end
+  local base, message = sampling.table(values, { temperature = 0.8, top_k = 40, top_p = 0.95, min_p = 0.05 })
+  if not base then return args.misuse(run, message) end
+  local prompt = #values.rest > 0 and table.concat(values.rest, " ") or nil
+  local piped = piped_text()
+  if piped then prompt = prompt and (piped .. "\n\n" .. prompt) or piped end
+  if not prompt and uv.guess_handle(0) ~= "tty" then return args.misuse(run, "no prompt: give one, or pipe text in") end
+  local model
+  model, code = open.model(path, values)
+  if not model then return code end
+  if prompt then
+    code = single(model, values, base, prompt)
+  else
+    code = require("mtx.cli.chat").run(model, { values = values, base = base, answer = answer, request_of = request_of, print_stats = print_stats })
+  end
+  model:close()
+  return code
+end
+
+return run
