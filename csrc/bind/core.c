@@ -8,6 +8,7 @@
 static const luaL_Reg OPENERS[] = {
   {"gguf", mtx_bind_gguf},
   {"sha256", mtx_bind_sha256},
+  {"tokenizer", mtx_bind_tok},
 };
 
 int mtx_bind_fail(lua_State *L, const mtx_err *err) {

@@ -13,11 +13,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/buf.h"
 #include "tok/unicode.h"
 
-// The text as code points. Arrays of n items, except off (n+1): byte offset of
-// each code point. cls: mtx_uni_class of each.
+// The text as code points, n of each: cls is their mtx_uni_class.
 typedef struct {
   const uint32_t *cp;
   const uint8_t *cls;
@@ -54,6 +53,9 @@ const mtx_pretok *mtx_pretok_at(size_t i);
 // Cuts the text. `out` and `tmp` are reused between calls; the result is in
 // *out. Errors: MTX_ENOMEM.
 mtx_code mtx_pretok_split(const mtx_pretok_rule *rule, const mtx_pretok_view *v, mtx_cuts *out, mtx_cuts *tmp, mtx_err *err);
+// The same for valid UTF-8 of at most 1 GiB, for tests and tools: appends the
+// pieces' ends, in bytes. Errors: MTX_EINVAL (no UTF-8), MTX_ELIMIT, MTX_ENOMEM.
+mtx_code mtx_pretok_text(const mtx_pretok *p, const char *text, size_t n, mtx_ids *ends, mtx_err *err);
 void mtx_cuts_fini(mtx_cuts *c);
 
 #endif
