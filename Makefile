@@ -34,7 +34,7 @@ ISA_FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512
 ISA_FLAGS_amx    := $(ISA_FLAGS_avx512) -mavx512vnni -mamx-tile -mamx-int8
 ISA_FLAGS_neon   :=
 
-LAYERS    := base gguf st quant tok kern kern/scalar kv graph backend model sample engine
+LAYERS    := base gguf st quant tok grammar kern kern/scalar kv graph backend model sample engine
 CORE_SRC  := $(sort $(foreach l,$(LAYERS),$(wildcard csrc/$(l)/*.c)))
 ISA_SRC   := $(sort $(foreach i,$(ISA),$(wildcard csrc/kern/$(i)/*.c)))
 BIND_SRC  := $(sort $(wildcard csrc/bind/*.c))

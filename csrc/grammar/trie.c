@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: MIT
+// Building the trie of trie.h.
+#include "grammar/trie.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static atomic_uint_fast64_t next_serial = 1;
+
+typedef struct {
+  const char *p;
+  uint32_t len, id;
+} piece;
+
+static int cmp_piece(const void *x, const void *y) {
+  const piece *a = x, *b = y;
+  int c = memcmp(a->p, b->p, a->len < b->len ? a->len : b->len);
+  if (c) return c;
+  if (a->len != b->len) return a->len < b->len ? -1 : 1;
+  return a->id < b->id ? -1 : a->id > b->id;
+}
+
+static uint32_t common_prefix(const piece *a, const piece *b) {
+  uint32_t n = 0;
+  while (n < a->len && n < b->len && a->p[n] == b->p[n]) n++;
+  return n;
+}
+
+static bool alloc_nodes(mtx_vocab_trie *t, const piece *list, uint32_t n) {
+  uint64_t n_nodes = 1;
+  for (uint32_t i = 0; i < n; i++) {
+    n_nodes += list[i].len - (i ? common_prefix(list + i - 1, list + i) : 0);
+    if (list[i].len > t->max_depth) t->max_depth = list[i].len;
+  }
+  if (n_nodes > UINT32_MAX / 2) return false;
+  t->byte = calloc(n_nodes, 1);
+  t->end = malloc(n_nodes * sizeof *t->end);
+  t->depth = calloc(n_nodes, sizeof *t->depth);
+  t->tok = calloc(n_nodes + 1, sizeof *t->tok);
+  t->order = malloc((n + 1) * sizeof *t->order);
+  return t->byte && t->end && t->depth && t->tok && t->order;
+}
+
+static bool build_nodes(mtx_vocab_trie *t, const piece *list, uint32_t n) {
+  if (!alloc_nodes(t, list, n)) return false;
+  uint32_t *path = malloc((t->max_depth + 1) * sizeof *path);
+  if (!path) return false;
+  path[0] = 0;
+  t->n_nodes = 1;
+  uint32_t depth = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    t->order[i] = list[i].id;
+    uint32_t keep = i ? common_prefix(list + i - 1, list + i) : 0;
+    if (keep == list[i].len) continue;  // the same bytes again
+    while (depth > keep) t->end[path[depth--]] = t->n_nodes;
+    while (depth < list[i].len) {
+      uint32_t node = t->n_nodes++;
+      t->byte[node] = (uint8_t)list[i].p[depth];
+      t->tok[node] = i;
+      t->depth[node] = (uint16_t)++depth;
+      path[depth] = node;
+    }
+  }
+  while (depth > 0) t->end[path[depth--]] = t->n_nodes;
+  t->end[0] = t->n_nodes;
+  t->tok[t->n_nodes] = n;
+  free(path);
+  return true;
+}
+
+static bool copy_pieces(mtx_vocab_trie *t, const char *const *pieces, const uint32_t *lens, const uint8_t *flags) {
+  uint64_t total = 0;
+  for (uint32_t i = 0; i < t->n_tokens; i++) total += lens[i];
+  if (total > UINT32_MAX) return false;
+  t->bytes = malloc(total + 1);
+  t->offsets = malloc(((size_t)t->n_tokens + 1) * sizeof *t->offsets);
+  t->flags = calloc(t->n_tokens, 1);
+  t->eog = malloc(t->n_tokens * sizeof *t->eog);
+  t->control = malloc(t->n_tokens * sizeof *t->control);
+  if (!t->bytes || !t->offsets || !t->flags || !t->eog || !t->control) return false;
+  uint32_t at = 0;
+  for (uint32_t i = 0; i < t->n_tokens; i++) {
+    t->offsets[i] = at;
+    if (lens[i]) memcpy(t->bytes + at, pieces[i], lens[i]);
+    at += lens[i];
+    if (flags) t->flags[i] = flags[i];
+    if (t->flags[i] & MTX_TRIE_EOG)
+      t->eog[t->n_eog++] = i;
+    else if (t->flags[i] & MTX_TRIE_CONTROL)
+      t->control[t->n_control++] = i;
+  }
+  t->offsets[t->n_tokens] = at;
+  return true;
+}
+
+mtx_code mtx_vocab_trie_new(const char *const *pieces, const uint32_t *lens, const uint8_t *flags, uint32_t n,
+                            mtx_vocab_trie **out, mtx_err *err) {
+  *out = NULL;
+  if (n == 0) return mtx_fail(err, MTX_EINVAL, "the vocabulary is empty");
+  for (uint32_t i = 0; i < n; i++)
+    if (lens[i] > MTX_TRIE_MAX_PIECE)
+      return mtx_fail(err, MTX_ELIMIT, "token %u has %u bytes; at most %u are supported", i, lens[i], MTX_TRIE_MAX_PIECE);
+  mtx_vocab_trie *t = calloc(1, sizeof *t);
+  piece *list = malloc(n * sizeof *list);
+  if (!t || !list) goto fail;
+  atomic_init(&t->refs_held, 1);
+  t->serial = atomic_fetch_add(&next_serial, 1);
+  t->n_tokens = n;
+  if (!copy_pieces(t, pieces, lens, flags)) goto fail;
+  uint32_t k = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (lens[i] && !t->flags[i]) list[k++] = (piece){t->bytes + t->offsets[i], lens[i], i};
+  qsort(list, k, sizeof *list, cmp_piece);
+  if (!build_nodes(t, list, k)) goto fail;
+  free(list);
+  *out = t;
+  return MTX_OK;
+fail:
+  free(list);
+  mtx_vocab_trie_unref(t);
+  return mtx_fail(err, MTX_ENOMEM, "out of memory while building the vocabulary's trie");
+}
+
+uint32_t mtx_vocab_trie_n_tokens(const mtx_vocab_trie *t) { return t->n_tokens; }
+
+mtx_vocab_trie *mtx_vocab_trie_ref(mtx_vocab_trie *t) {
+  atomic_fetch_add(&t->refs_held, 1);
+  return t;
+}
+
+void mtx_vocab_trie_unref(mtx_vocab_trie *t) {
+  if (!t || atomic_fetch_sub(&t->refs_held, 1) > 1) return;
+  free(t->bytes);
+  free(t->offsets);
+  free(t->flags);
+  free(t->eog);
+  free(t->control);
+  free(t->byte);
+  free(t->end);
+  free(t->depth);
+  free(t->tok);
+  free(t->order);
+  free(t);
+}

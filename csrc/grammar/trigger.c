@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// Triggers, by Knuth-Morris-Pratt: one failure table each.
+#include "grammar/trigger.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "grammar/vec.h"
+
+struct mtx_trigger {
+  uint32_t n;
+  bool optional;
+  mtx_trigger_state s;
+  char *text[MTX_TRIGGER_MAX];
+  uint16_t *fail[MTX_TRIGGER_MAX];  // [len + 1] longest proper border of each prefix
+  uint16_t len[MTX_TRIGGER_MAX];
+  bool scanned;
+  uint32_t n_inside;  // the first ids hold a whole trigger and more, whatever came before
+  MTX_VEC(uint32_t, ids);
+};
+
+static bool set_text(mtx_trigger *t, uint32_t i, const char *p, size_t n) {
+  t->text[i] = malloc(n);
+  t->fail[i] = calloc(n + 1, sizeof **t->fail);
+  if (!t->text[i] || !t->fail[i]) return false;
+  memcpy(t->text[i], p, n);
+  t->len[i] = (uint16_t)n;
+  for (size_t k = 1, b = 0; k < n; k++) {
+    while (b && p[k] != p[b]) b = t->fail[i][b];
+    if (p[k] == p[b]) b++;
+    t->fail[i][k + 1] = (uint16_t)b;
+  }
+  return true;
+}
+
+mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_err *err) {
+  *out = NULL;
+  if (opts->n_triggers > MTX_TRIGGER_MAX)
+    return mtx_fail(err, MTX_ELIMIT, "%zu triggers are too many; at most %d", opts->n_triggers, MTX_TRIGGER_MAX);
+  mtx_trigger *t = calloc(1, sizeof *t);
+  if (!t) return mtx_fail(err, MTX_ENOMEM, "out of memory");
+  t->n = (uint32_t)opts->n_triggers;
+  t->optional = opts->trigger_optional;
+  for (uint32_t i = 0; i < t->n; i++) {
+    size_t n = opts->trigger_lens[i];
+    if (n == 0 || n > MTX_TRIGGER_MAX_BYTES) {
+      mtx_trigger_free(t);
+      return mtx_fail(err, MTX_EINVAL, "a trigger must have 1 to %d bytes", MTX_TRIGGER_MAX_BYTES);
+    }
+    if (!set_text(t, i, opts->triggers[i], n)) {
+      mtx_trigger_free(t);
+      return mtx_fail(err, MTX_ENOMEM, "out of memory");
+    }
+  }
+  *out = t;
+  return MTX_OK;
+}
+
+mtx_trigger *mtx_trigger_copy(const mtx_trigger *o) {
+  mtx_trigger *t = calloc(1, sizeof *t);
+  if (!t) return NULL;
+  t->n = o->n;
+  t->optional = o->optional;
+  t->s = o->s;
+  for (uint32_t i = 0; i < t->n; i++)
+    if (!set_text(t, i, o->text[i], o->len[i])) {
+      mtx_trigger_free(t);
+      return NULL;
+    }
+  return t;
+}
+
+void mtx_trigger_free(mtx_trigger *t) {
+  if (!t) return;
+  for (uint32_t i = 0; i < t->n; i++) {
+    free(t->text[i]);
+    free(t->fail[i]);
+  }
+  free(t->ids);
+  free(t);
+}
+
+bool mtx_trigger_waiting(const mtx_trigger *t) { return !t->s.seen; }
+bool mtx_trigger_optional(const mtx_trigger *t) { return t->optional; }
+mtx_trigger_state mtx_trigger_save(const mtx_trigger *t) { return t->s; }
+void mtx_trigger_restore(mtx_trigger *t, mtx_trigger_state s) { t->s = s; }
+
+size_t mtx_trigger_feed(mtx_trigger *t, const char *p, size_t n) {
+  for (size_t k = 0; k < n; k++)
+    for (uint32_t i = 0; i < t->n; i++) {
+      uint16_t at = t->s.at[i];
+      while (at && t->text[i][at] != p[k]) at = t->fail[i][at];
+      if (t->text[i][at] == p[k]) at++;
+      t->s.at[i] = at;
+      if (at == t->len[i]) {
+        t->s.seen = true;
+        return k + 1;
+      }
+    }
+  return n;
+}
+
+static bool add_id(mtx_trigger *t, uint32_t id) {
+  if (!MTX_VEC_GROW(t, ids, 1, 1u << 28)) return false;
+  t->ids[t->n_ids++] = id;
+  return true;
+}
+
+static bool scan(mtx_trigger *t, const mtx_vocab_trie *v) {
+  t->n_ids = 0;
+  for (uint32_t id = 0; id < v->n_tokens; id++) {
+    const char *p = v->bytes + v->offsets[id];
+    size_t n = v->offsets[id + 1] - v->offsets[id];
+    bool hit = false;
+    for (uint32_t i = 0; i < t->n && !hit; i++) hit = n > t->len[i] && memmem(p, n - 1, t->text[i], t->len[i]);
+    if (hit && !add_id(t, id)) return false;
+  }
+  t->n_inside = t->n_ids;
+  t->scanned = true;
+  return true;
+}
+
+// Tokens that begin with text[0..n) and have more bytes.
+static bool add_longer(mtx_trigger *t, const mtx_vocab_trie *v, const char *text, size_t n) {
+  uint32_t node = 0;
+  for (size_t k = 0; k < n; k++) {
+    uint32_t i = node + 1;
+    while (i < v->end[node] && v->byte[i] != (uint8_t)text[k]) i = v->end[i];
+    if (i >= v->end[node]) return true;
+    node = i;
+  }
+  for (uint32_t k = v->tok[node + 1]; k < v->tok[v->end[node]]; k++)
+    if (!add_id(t, v->order[k])) return false;
+  return true;
+}
+
+mtx_code mtx_trigger_candidates(mtx_trigger *t, const mtx_vocab_trie *v, const uint32_t **ids, uint32_t *n) {
+  if (!t->scanned && !scan(t, v)) return MTX_ENOMEM;
+  t->n_ids = t->n_inside;
+  for (uint32_t i = 0; i < t->n; i++)
+    for (uint16_t at = t->s.at[i]; at; at = t->fail[i][at])
+      if (!add_longer(t, v, t->text[i] + at, (size_t)(t->len[i] - at))) return MTX_ENOMEM;
+  // Control tokens are not in the trie; there are few.
+  for (uint32_t i = 0; i < v->n_control; i++)
+    if (!add_id(t, v->control[i])) return MTX_ENOMEM;
+  *ids = t->ids;
+  *n = t->n_ids;
+  return MTX_OK;
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT
+// Free text until one of a few strings has been seen ("lazy" grammars).
+#ifndef MTX_GRAMMAR_TRIGGER_H
+#define MTX_GRAMMAR_TRIGGER_H
+
+#include "grammar/trie.h"
+
+#define MTX_TRIGGER_MAX 16
+#define MTX_TRIGGER_MAX_BYTES 1024
+
+typedef struct mtx_trigger mtx_trigger;
+
+typedef struct {
+  bool seen;
+  uint16_t at[MTX_TRIGGER_MAX];  // bytes of each trigger matched so far
+} mtx_trigger_state;
+
+mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_err *err);
+mtx_trigger *mtx_trigger_copy(const mtx_trigger *t);  // NULL: out of memory
+void mtx_trigger_free(mtx_trigger *t);
+
+bool mtx_trigger_waiting(const mtx_trigger *t);
+bool mtx_trigger_optional(const mtx_trigger *t);
+// Takes bytes up to and with the one that completes a trigger; returns how many.
+size_t mtx_trigger_feed(mtx_trigger *t, const char *p, size_t n);
+mtx_trigger_state mtx_trigger_save(const mtx_trigger *t);
+void mtx_trigger_restore(mtx_trigger *t, mtx_trigger_state s);
+
+// Tokens that might complete a trigger before their last byte, given what has
+// been matched so far (a superset). Borrowed until the next call.
+mtx_code mtx_trigger_candidates(mtx_trigger *t, const mtx_vocab_trie *v, const uint32_t **ids, uint32_t *n);
+
+#endif

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT
+// Grammars without Lua: what texts a GBNF grammar takes, and that token masks
+// are exact. The mask's oracle is the definition: a token is allowed if and
+// only if feeding its bytes to a copy of the matcher succeeds.
+#include <stdlib.h>
+
+#include "check.h"
+#include "grammar/grammar.h"
+
+static mtx_grammar *gbnf(const char *text) {
+  mtx_err err = {0};
+  mtx_grammar *g = NULL;
+  mtx_grammar_compile_gbnf(text, strlen(text), &g, &err);
+  CHECK(g, "%s: %s", text, err.msg);
+  return g;
+}
+
+// 2: a whole text, 1: a prefix of one, 0: not, at *pos
+static int match(mtx_grammar *g, const char *text, size_t n, size_t *pos) {
+  mtx_matcher *m = NULL;
+  mtx_err err;
+  size_t n_ok = 0;
+  CHECK(!mtx_matcher_new(g, NULL, NULL, &m, &err));
+  mtx_code code = mtx_matcher_accept_bytes(m, text, n, &n_ok, &err);
+  int r = code ? 0 : mtx_matcher_complete(m) ? 2 : 1;
+  CHECK(!code || code == MTX_EINVAL, "%s", err.msg);
+  if (pos) *pos = n_ok;
+  mtx_matcher_free(m);
+  return r;
+}
+
+typedef struct {
+  const char *grammar, *text;
+  int result;
+} text_case;
+
+static void test_gbnf_texts(void) {
+  static const text_case cases[] = {
+      {"root ::= \"ab\" | \"cd\"", "ab", 2},
+      {"root ::= \"ab\" | \"cd\"", "c", 1},
+      {"root ::= \"ab\" | \"cd\"", "ac", 0},
+      {"root ::= \"\"", "", 2},
+      {"root ::= \"\"", "x", 0},
+      {"root ::= [a-c]+ # comment\n", "abcabc", 2},
+      {"root ::= [^a-c]", "d", 2},
+      {"root ::= [^a-c]", "b", 0},
+      {"root ::= [^a-c]", "\xc3\xa9", 2},
+      {"root ::= [^a-c]", "\xc3", 1},
+      {"root ::= [^a-c]", "\xff", 0},
+      {"root ::= .", "\xf0\x9f\x98\x80", 2},
+      {"root ::= .", "\xed\xa0\x80", 0},  // a surrogate is no code point
+      {"root ::= .", "\n", 2},
+      {"root ::= [\\x41-\\x43\\u00e9\\U0001F600]", "\xf0\x9f\x98\x80", 2},
+      {"root ::= [ぁ-ゟ]+", "ひらがな", 2},
+      {"root ::= \"a\\\"\\\\\\n\\t\"", "a\"\\\n\t", 2},
+      {"root ::= [a\\]\\-]+", "a]-", 2},
+      {"root ::= [a-]+", "-a-", 2},
+      {"root ::= \"x\"{3}", "xxx", 2},
+      {"root ::= \"x\"{3}", "xxxx", 0},
+      {"root ::= \"x\"{2,}", "x", 1},
+      {"root ::= \"x\"{2,}", "xxxxx", 2},
+      {"root ::= \"x\"{1,200}", "", 1},
+      {"root ::= (\"ab\" | \"c\"){2,100} \"d\"", "abcd", 2},
+      {"root ::= (\"ab\" | \"c\"){2,100} \"d\"", "cd", 0},
+      {"root ::= ( \"a\"?){3,90} \"b\"", "b", 2},
+      {"root ::= ( \"a\"?){3,90} \"b\"", "aab", 2},
+      {"root ::= (\"a\" | \"aa\"){100,200} \"b\"", "aab", 0},
+      {"root ::= \"a\" (\n \"b\" # inside\n | \"c\"\n)\n", "ac", 2},
+      {"root ::= \"a\" |\n \"b\"\nx ::= \"unused\"", "b", 2},
+      {"root ::= item item*\nitem ::= \"- \" [^\\n]+ \"\\n\"", "- one\n- two\n", 2},
+      {"root ::= list\nlist ::= \"[\" (list (\",\" list)*)? \"]\"", "[[],[[]]]", 2},
+      {"root ::= list\nlist ::= \"[\" (list (\",\" list)*)? \"]\"", "[[],", 1},
+      {"root ::= list\nlist ::= \"[\" (list (\",\" list)*)? \"]\"", "[]]", 0},
+      {"root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"", "aaaaaaaaaaaaaaaaaaaabcbcbcbcbcbcbcbcbcbc", 2},
+      {"root ::= UPPER-Case_1\nUPPER-Case_1 ::= \"k\"", "k", 2},
+      {"root ::= (a+)* \"!\"\na ::= \"a\"", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!", 2},
+      {"root ::= e\ne ::= t (\"+\" t)*\nt ::= [0-9]+ | \"(\" e \")\"", "1+(2+3)+45", 2},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    mtx_grammar *g = gbnf(cases[i].grammar);
+    if (!g) continue;
+    int r = match(g, cases[i].text, strlen(cases[i].text), NULL);
+    CHECK(r == cases[i].result, "%s on %s: %d", cases[i].grammar, cases[i].text, r);
+    mtx_grammar_unref(g);
+  }
+}
+
+static void test_gbnf_refused(void) {
+  static const struct {
+    const char *text, *part;
+  } cases[] = {
+      {"", "no rule named root"},
+      {"x ::= \"a\"", "no rule named root"},
+      {"root ::= nothere", "nothere is used but not defined"},
+      {"root ::= \"a", "no closing quote"},
+      {"root ::= [a", "no closing bracket"},
+      {"root ::= (\"a\"", "no closing parenthesis"},
+      {"root ::= *", "nothing before"},
+      {"root ::= \"a\" | +", "nothing before"},
+      {"root ::= \"a\"{3,1}", "below its minimum"},
+      {"root ::= \"a\"{x}", "{m}, {m,}"},
+      {"root ::= \"a\"{99999999999}", "too large"},
+      {"root ::= [z-a]", "backwards"},
+      {"root ::= \"\\q\"", "unknown escape"},
+      {"root ::= \"\\x4\"", "hexadecimal"},
+      {"root ::= \"a\" )", "unexpected character"},
+      {"root = \"a\"", "::="},
+      {"::= \"a\"", "name"},
+      {"root ::= root \"a\" | \"b\"", "left-recursive"},
+      {"root ::= a\na ::= \"x\"? b\nb ::= a \"y\" | \"z\"", "left-recursive"},
+      {"root ::= \"a\" root", "nothing can match"},
+      {"root ::= \"a\"\nroot ::= \"b\"", "defined twice"},
+      {"root ::= <[12]", "<[123]>"},
+      {"root ::= !\"a\"", "'!'"},
+      {"root ::= \"\xff\"", "UTF-8"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    mtx_err err = {0};
+    mtx_grammar *g = NULL;
+    mtx_code code = mtx_grammar_compile_gbnf(cases[i].text, strlen(cases[i].text), &g, &err);
+    CHECK(code && !g && strstr(err.msg, cases[i].part), "%s: %d %s", cases[i].text, code, err.msg);
+    mtx_grammar_unref(g);
+  }
+}
+
+// ---- masks against their definition --------------------------------------------------
+
+static uint64_t rng = 88172645463325252u;
+static uint32_t rnd(uint32_t n) {
+  rng ^= rng << 13;
+  rng ^= rng >> 7;
+  rng ^= rng << 17;
+  return (uint32_t)((rng >> 11) % n);
+}
+
+#define N_VOCAB 1500
+static char *pieces[N_VOCAB];
+static uint32_t lens[N_VOCAB];
+static uint8_t flags[N_VOCAB];
+enum { TOK_EOG = 256, TOK_THINK, TOK_END_THINK };
+
+static mtx_vocab_trie *make_trie(void) {
+  static const char *const seeds[] = {
+      "{\"", "\":", "\", \"", "\"}", "},", "\",", "[[", "]]", "],[", "aaaa", "aab", "ab", "abc", "\"a", "\"abc\":",
+      "true", "false", "null", "- ", "\n- ", "one\n", "12", "345", "6+7", ")+(", "((", "))", "\xc3\xa9", "\xc3",
+      "\xa9x", "\xe3\x81\xb2", "\xe3\x81", "\xb2\xe3", "\\n", "\\u00", "x\\", "nn", "  ", "name", "value\"", "end</think>",
+      "</think>{", "</thi", "nk>", "nk>\n{\"", "think", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"};
+  uint32_t n = 0;
+  for (; n < 256; n++) {
+    pieces[n] = malloc(1);
+    pieces[n][0] = (char)n;
+    lens[n] = 1;
+  }
+  static const char *const control[] = {"<eos>", "<think>", "</think>"};
+  for (int i = 0; i < 3; i++, n++) {
+    pieces[n] = strdup(control[i]);
+    lens[n] = (uint32_t)strlen(control[i]);
+    flags[n] = i == 0 ? MTX_TRIE_EOG : MTX_TRIE_CONTROL;
+  }
+  for (size_t i = 0; i < sizeof seeds / sizeof *seeds; i++, n++) {
+    pieces[n] = strdup(seeds[i]);
+    lens[n] = (uint32_t)strlen(seeds[i]);
+  }
+  static const char alphabet[] = "abcx{}[]\":,\\n0123 -+()\n";
+  for (; n < N_VOCAB; n++) {
+    lens[n] = 2 + rnd(4);
+    pieces[n] = malloc(lens[n]);
+    for (uint32_t k = 0; k < lens[n]; k++) pieces[n][k] = alphabet[rnd(sizeof alphabet - 1)];
+  }
+  mtx_vocab_trie *t = NULL;
+  mtx_err err;
+  CHECK(!mtx_vocab_trie_new((const char *const *)pieces, lens, flags, N_VOCAB, &t, &err));
+  return t;
+}
+
+static bool allowed_by_definition(const mtx_matcher *m, uint32_t id) {
+  mtx_matcher *c = NULL;
+  mtx_err err;
+  if (mtx_matcher_clone(m, &c, &err)) return false;
+  bool ok = mtx_matcher_accept_token(c, id, &err) == MTX_OK;
+  mtx_matcher_free(c);
+  return ok;
+}
+
+// Random walks; at each step the whole mask is compared with the definition.
+static void walk(mtx_grammar *g, mtx_vocab_trie *t, const mtx_matcher_opts *opts, int n_walks, int n_steps,
+                 const char *name) {
+  uint64_t bits[(N_VOCAB + 63) / 64];
+  for (int w = 0; w < n_walks; w++) {
+    mtx_matcher *m = NULL;
+    mtx_err err;
+    CHECK(!mtx_matcher_new(g, t, opts, &m, &err), "%s: %s", name, err.msg);
+    if (!m) return;
+    for (int s = 0; s < n_steps; s++) {
+      CHECK(!mtx_matcher_mask(m, bits, &err), "%s: %s", name, err.msg);
+      uint32_t allowed[N_VOCAB], n = 0, n_wrong = 0, wrong = 0;
+      for (uint32_t i = 0; i < N_VOCAB; i++) {
+        bool in_mask = bits[i >> 6] >> (i & 63) & 1;
+        if (in_mask != allowed_by_definition(m, i)) n_wrong++, wrong = i;
+        if (in_mask) allowed[n++] = i;
+      }
+      CHECK(!n_wrong, "%s: %u tokens wrong, one is %u (%.*s)", name, n_wrong, wrong, (int)lens[wrong], pieces[wrong]);
+      CHECK(n > 0, "%s: dead end", name);
+      if (!n || n_wrong) break;
+      uint32_t id = allowed[rnd(n)];
+      // long tokens reach more states than single letters
+      for (int k = 0; k < 3 && lens[id] < 2; k++) id = allowed[rnd(n)];
+      CHECK(!mtx_matcher_accept_token(m, id, &err));
+      if (id == TOK_EOG) break;
+    }
+    mtx_matcher_free(m);
+  }
+}
+
+static void test_masks(mtx_vocab_trie *t) {
+  static const char *const grammars[] = {
+      "root ::= [a-c]+",
+      "root ::= \"\\\"\" ([^\"\\\\] | \"\\\\\" [n\"])* \"\\\"\"",
+      "root ::= \"\\\"\" ([^\"\\\\] | \"\\\\\" [n\"]){3,60} \"\\\"\" [,}]",
+      "root ::= ([a-c] | \"\\\\\" [n\"]){0,5000} \"x\"",
+      "root ::= list\nlist ::= \"[\" (list (\",\" list)*)? \"]\"",
+      "root ::= e\ne ::= t (\"+\" t)*\nt ::= [0-9]+ | \"(\" e \")\"",
+      "root ::= v\nv ::= o | a | s | n\no ::= \"{\" (s \":\" v (\",\" s \":\" v)*)? \"}\"\na ::= \"[\" (v (\",\" v){0,70})? \"]\"\n"
+      "s ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]* \"\\\"\"\nn ::= [0-9]{1,90}",
+      "root ::= (\"a\" | \"ab\" | \"abc\" | \"bc\"){2,80} \"x\"",
+      "root ::= ([a-c]{1,70} \",\"){1,100} \"x\"",
+      "root ::= \"a\" root \"b\" | \"a\" root \"c\" | \"\"",
+      "root ::= <think> !</think>{0,5} </think> \"{\" .* | !<[97]> \"x\"",
+      "root ::= [^a]* \"\xc3\xa9\" [ぁ-ゟ]*",
+      "root ::= .{0,60}",
+  };
+  for (size_t i = 0; i < sizeof grammars / sizeof *grammars; i++) {
+    mtx_grammar *g = gbnf(grammars[i]);
+    if (g) walk(g, t, NULL, 6, 14, grammars[i]);
+    mtx_grammar_unref(g);
+  }
+}
+
+static void test_triggers(mtx_vocab_trie *t) {
+  mtx_grammar *g = gbnf("root ::= \"{\\\"\" [a-c]+ \"\\\"}\"");
+  const char *triggers[] = {"</think>", "ab"};
+  size_t trigger_lens[] = {8, 2};
+  mtx_matcher_opts opts = {.triggers = triggers, .trigger_lens = trigger_lens, .n_triggers = 1};
+  walk(g, t, &opts, 4, 20, "</think>");
+  opts.n_triggers = 2;
+  opts.skip_ws = opts.trigger_optional = true;
+  walk(g, t, &opts, 10, 20, "</think> or ab");
+
+  opts.n_triggers = 1;
+  opts.trigger_optional = false;
+  mtx_matcher *m = NULL;
+  mtx_err err;
+  size_t n_ok;
+  uint64_t bits[(N_VOCAB + 63) / 64];
+  CHECK(!mtx_matcher_new(g, t, &opts, &m, &err));
+  CHECK(mtx_matcher_waiting(m) && !mtx_matcher_complete(m));
+  CHECK(!mtx_matcher_accept_bytes(m, "some thought </thi", 18, NULL, &err) && mtx_matcher_waiting(m));
+  CHECK(mtx_matcher_accept_token(m, TOK_EOG, &err) == MTX_EINVAL);
+  CHECK(!mtx_matcher_accept_bytes(m, "nk", 2, NULL, &err));
+  CHECK(!mtx_matcher_mask(m, bits, &err) && bits['z' / 64] >> ('z' % 64) & 1);
+  CHECK(!mtx_matcher_accept_bytes(m, ">\n\n{\"a", 6, NULL, &err) && !mtx_matcher_waiting(m));
+  CHECK(!mtx_matcher_mask(m, bits, &err) && !(bits['z' / 64] >> ('z' % 64) & 1) && bits['b' / 64] >> ('b' % 64) & 1);
+  CHECK(mtx_matcher_accept_bytes(m, "bz", 2, &n_ok, &err) == MTX_EINVAL && n_ok == 1);
+  CHECK(!mtx_matcher_accept_bytes(m, "\"}", 2, NULL, &err) && mtx_matcher_complete(m));
+  CHECK(!mtx_matcher_accept_token(m, TOK_EOG, &err));
+  CHECK(mtx_matcher_accept_token(m, 'a', &err) == MTX_EINVAL);
+  mtx_matcher_free(m);
+
+  // a control token may be the trigger itself
+  CHECK(!mtx_matcher_new(g, t, &opts, &m, &err));
+  CHECK(!mtx_matcher_accept_token(m, TOK_END_THINK, &err) && !mtx_matcher_waiting(m));
+  CHECK(mtx_matcher_accept_token(m, TOK_END_THINK, &err) == MTX_EINVAL);
+  mtx_matcher_free(m);
+  mtx_grammar_unref(g);
+}
+
+static void test_token_names(mtx_vocab_trie *t) {
+  mtx_err err;
+  mtx_matcher *m = NULL;
+  mtx_grammar *g = gbnf("root ::= <nosuchtoken>");
+  CHECK(mtx_matcher_new(g, t, NULL, &m, &err) == MTX_ENOTFOUND && strstr(err.msg, "nosuchtoken"));
+  mtx_grammar_unref(g);
+  g = gbnf("root ::= <[99999]>");
+  CHECK(mtx_matcher_new(g, t, NULL, &m, &err) == MTX_ENOTFOUND);
+  mtx_grammar_unref(g);
+}
+
+// Deep texts need memory in proportion, and no C stack.
+static void test_depth(void) {
+  mtx_grammar *g = gbnf("root ::= \"[\" root? \"]\"");
+  mtx_matcher *m = NULL;
+  mtx_err err;
+  enum { N = 200000 };
+  char *text = malloc(N);
+  memset(text, '[', N);
+  CHECK(!mtx_matcher_new(g, NULL, NULL, &m, &err));
+  CHECK(!mtx_matcher_accept_bytes(m, text, N, NULL, &err), "%s", err.msg);
+  memset(text, ']', N);
+  CHECK(!mtx_matcher_accept_bytes(m, text, N - 1, NULL, &err) && !mtx_matcher_complete(m));
+  CHECK(!mtx_matcher_accept_bytes(m, text, 1, NULL, &err) && mtx_matcher_complete(m));
+  mtx_matcher_free(m);
+
+  // without an end: refused with a limit, not by the system's memory
+  CHECK(!mtx_matcher_new(g, NULL, NULL, &m, &err));
+  memset(text, '[', N);
+  mtx_code code = MTX_OK;
+  for (int i = 0; i < 20 && !code; i++) code = mtx_matcher_accept_bytes(m, text, N, NULL, &err);
+  CHECK(code == MTX_ELIMIT);
+  mtx_matcher_free(m);
+  mtx_grammar_unref(g);
+
+  // a right-recursive list runs in constant memory
+  g = gbnf("root ::= \"a\" root | \"b\"");
+  CHECK(!mtx_matcher_new(g, NULL, NULL, &m, &err));
+  memset(text, 'a', N);
+  for (int i = 0; i < 20; i++) CHECK(!mtx_matcher_accept_bytes(m, text, N, NULL, &err));
+  mtx_matcher_free(m);
+  mtx_grammar_unref(g);
+  free(text);
+}
+
+static void test_bombs(void) {
+  static const char *const bombs[] = {
+      "root ::= ((((((((([a-z]{1,100}){1,100}){1,100}){1,100}){1,100}){1,100}){1,100}){1,100}){1,100}){1,100}",
+      "root ::= ([a-z]* [a-z]* [a-z]* [a-z]* [a-z]*)* \"!\"",
+      "root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){12}",
+      "root ::= (\"a\" | \"b\")* \"a\" (\"a\" | \"b\"){1000}",
+      "root ::= a a a a a a\na ::= b b b b b b\nb ::= c c c c c c\nc ::= d? d? d? d?\nd ::= \"x\"",
+  };
+  for (size_t i = 0; i < sizeof bombs / sizeof *bombs; i++) {
+    mtx_err err = {0};
+    mtx_grammar *g = NULL;
+    mtx_code code = mtx_grammar_compile_gbnf(bombs[i], strlen(bombs[i]), &g, &err);
+    CHECK(!code || code == MTX_ELIMIT, "%s", err.msg);
+    if (!g) continue;
+    CHECK(mtx_grammar_size_bytes(g) < 50u << 20);
+    mtx_matcher *m = NULL;
+    CHECK(!mtx_matcher_new(g, NULL, NULL, &m, &err));
+    for (int k = 0; k < 3000; k++) {
+      code = mtx_matcher_accept_bytes(m, k % 3 ? "a" : "b", 1, NULL, &err);
+      if (code) break;
+    }
+    CHECK(!code || code == MTX_ELIMIT || code == MTX_EINVAL);
+    mtx_matcher_free(m);
+    mtx_grammar_unref(g);
+  }
+}
+
+static void test_choice(void) {
+  const char *list[] = {"red", "green", "greenish", "red"};
+  size_t n[] = {3, 5, 8, 3};
+  mtx_grammar *g = NULL;
+  mtx_err err;
+  CHECK(!mtx_grammar_compile_choice(list, n, 4, &g, &err));
+  CHECK(match(g, "red", 3, NULL) == 2);
+  CHECK(match(g, "green", 5, NULL) == 2);
+  CHECK(match(g, "greeni", 6, NULL) == 1);
+  CHECK(match(g, "blue", 4, NULL) == 0);
+  mtx_grammar_unref(g);
+  CHECK(mtx_grammar_compile_choice(list, n, 0, &g, &err) == MTX_EINVAL);
+}
+
+int main(void) {
+  test_gbnf_texts();
+  test_gbnf_refused();
+  mtx_vocab_trie *t = make_trie();
+  test_masks(t);
+  test_triggers(t);
+  test_token_names(t);
+  test_depth();
+  test_bombs();
+  test_choice();
+  mtx_vocab_trie_unref(t);
+  for (int i = 0; i < N_VOCAB; i++) free(pieces[i]);
+  return check_report();
+}
