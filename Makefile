@@ -11,6 +11,7 @@ CC     ?= cc
 LUA    ?= lua5.4
 OPT    ?= -O3 -g1
 SAN    ?=
+PYTHON ?= python3
 
 LUA_PC     := $(firstword $(foreach p,lua5.4 lua-5.4 lua54 lua,$(if $(shell pkg-config --exists $(p) && echo y),$(p))))
 LUA_CFLAGS ?= $(shell pkg-config --cflags $(LUA_PC))
@@ -94,6 +95,9 @@ test: all module test-bins golden ## run every test
 
 bench: all $(BENCH_BIN) ## print speed figures
 	@BUILD=$(BUILD) sh tests/bench/run.sh
+
+bench-peer: $(BENCH_BIN) ## mtx beside llama.cpp (PyPI llama-cpp-python) in one run
+	@BUILD=$(BUILD) $(PYTHON) tests/bench/peer.py $(wildcard models/*.gguf)
 
 asan: ## the whole test-suite under AddressSanitizer and UBSan
 	$(MAKE) test BUILD=build/asan OPT="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
