@@ -17,7 +17,7 @@ Job.__index = Job
 -- Finds and loads the model; 404 or 400 when it is not there or cannot do the task.
 function generate.model(ctx, req, wanted)
   local name = req.model
-  if name == "" then name = ctx.default_model and ctx.default_model(wanted) or "" end
+  if name == "" then name = ctx.default_model(wanted or req.inputs and "embedding") or "" end
   local entry, message = ctx.catalog:find(name)
   if not entry then check.fail(name == "" and req.dialect ~= "ollama" and 400 or 404, message) end
   local loaded = ctx.pool:acquire(entry, req.num_ctx)

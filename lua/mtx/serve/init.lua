@@ -18,7 +18,8 @@ local serve = {}
 serve.VERSION = "0.1.0"
 
 -- Modules that add routes to a context, in order.
-local ROUTE_MODULES = { "mtx.serve.routes_core", "mtx.serve.routes_generate" }
+local ROUTE_MODULES = {}
+for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "responses" }) do ROUTE_MODULES[i] = "mtx.serve.routes_" .. name end
 
 local function make_auth(config)
   local a = auth.new()

@@ -1,8 +1,10 @@
 -- SPDX-License-Identifier: MIT
 -- Ties the server to the model layers: the C core's loader, file descriptions,
 -- template rendering, output parsers and grammars. Tests put their own in `deps`.
+local capabilities = require("mtx.serve.capabilities")
 local catalog = require("mtx.serve.catalog")
 local core = require("mtx.core")
+local json = require("mtx.json")
 local pool = require("mtx.serve.pool")
 
 local models = {}
@@ -15,16 +17,21 @@ local FILE_TYPES = { [0] = "F32", [1] = "F16", [2] = "Q4_0", [3] = "Q4_1", [7] =
 local POOLING = { [0] = "none", [1] = "mean", [2] = "cls", [3] = "last", [4] = "rank" }
 
 -- Reads a GGUF header: {architecture, n_params, n_ctx_train, n_embd, chat_template,
--- quantization, pooling, metadata = function() -> all}; nil, message.
+-- quantization, pooling, metadata}; nil, message.
 function models.describe(path)
   local g, message = core.gguf.open(path)
   if not g then return nil, message end
-  local meta = g:metadata()
+  local meta = json.object() -- in the file's order; long arrays are null
+  for _, kv in ipairs(g:metadata()) do
+    local v = kv.value
+    if kv.type == "array" and v then v = json.array(v) end
+    meta[kv.key] = v == nil and json.null or v
+  end
   local arch = meta["general.architecture"] or "unknown"
   local n_params = 0
   for _, t in ipairs(g:tensors()) do
     local n = 1
-    for _, d in ipairs(t.shape or t.dims or {}) do n = n * d end
+    for _, d in ipairs(t.shape) do n = n * d end
     n_params = n_params + n
   end
   local info = { architecture = arch, n_params = n_params, n_ctx_train = meta[arch .. ".context_length"], n_embd = meta[arch .. ".embedding_length"],
@@ -39,12 +46,30 @@ function models.describe(path)
   return info
 end
 
+-- The whole metadata, long arrays too, and the tensors [{name, type, shape}].
+function models.details(path)
+  local g, message = core.gguf.open(path)
+  if not g then return nil, message end
+  local meta, tensors = json.object(), json.array()
+  for _, kv in ipairs(g:metadata()) do
+    local v = kv.value
+    if v == nil then v = g:metadata(kv.key) end
+    if kv.type == "array" then v = json.array(v) end
+    meta[kv.key] = v
+  end
+  for i, t in ipairs(g:tensors()) do tensors[i] = { name = t.name, type = t.type, shape = json.array(t.shape) } end
+  g:close()
+  return meta, tensors
+end
+
 -- Adds catalog, pool, render, parser, grammar to ctx.
 function models.attach(ctx)
   local deps = ctx.deps
   ctx.core = deps.core or require("mtx")
-  ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe, sha256 = core.sha256, clock = ctx.clock })
+  ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe,
+    sha256 = core.sha256, clock = ctx.clock })
   ctx.pool = pool.new(ctx)
+  ctx.details = deps.details or models.details
   ctx.render, ctx.parser, ctx.grammar = deps.render, deps.parser, deps.grammar
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
@@ -53,11 +78,19 @@ function models.attach(ctx)
     end
   end
   -- A request without a model gets the loaded one, else the only or newest fitting one.
-  ctx.default_model = function()
-    local loaded = ctx.pool:list()[1]
-    if loaded then return loaded.name end
-    local first = ctx.catalog:list()[1]
-    return first and first.name
+  ctx.default_model = function(wanted)
+    local function fits(entry)
+      local info = ctx.catalog:info_of(entry)
+      if info.error then return false end
+      local can = capabilities.of(info, entry.manifest and entry.manifest.template)
+      return can[wanted or "completion"]
+    end
+    for _, l in ipairs(ctx.pool:list()) do
+      if fits(l.entry) then return l.name end
+    end
+    for _, entry in ipairs(ctx.catalog:list()) do
+      if fits(entry) then return entry.name end
+    end
   end
   ctx.readiness = function()
     if ctx.pool.loading then return { ready = false, reason = "loading", model = ctx.pool.loading } end

@@ -1,0 +1,163 @@
+-- SPDX-License-Identifier: MIT
+-- llama-server's native completion: body -> neutral request, and its replies
+-- (api.md, section 4).
+local check = require("mtx.api.check")
+local openai = require("mtx.api.openai")
+local openai_reply = require("mtx.api.openai_reply")
+local request = require("mtx.request")
+local stream = require("mtx.http.stream")
+local wire = require("mtx.api.wire")
+
+local llama = {}
+
+local get, fail = check.get, check.fail
+local list = wire.list
+
+-- Our sampler names by llama-server's.
+local STAGES = { top_k = true, top_p = true, min_p = true, typ_p = "typical_p", typical_p = true, temperature = true, penalties = true,
+  dry = false, top_n_sigma = false, xtc = false, infill = false }
+
+local function samplers(body)
+  local names = check.array(body, "samplers", nil, 16)
+  if not names then return nil end
+  local order = {}
+  for i, n in ipairs(names) do
+    if type(n) ~= "string" then fail(400, "samplers[" .. (i - 1) .. "] must be a string") end
+    local known = STAGES[n]
+    if known == nil then fail(400, "samplers[" .. (i - 1) .. "]: unknown sampler " .. n:sub(1, 40)) end
+    if known then order[#order + 1] = known == true and n or known end
+  end
+  return #order > 0 and order or nil
+end
+
+-- Fields of /completion and /infill beside the prompt.
+function llama.common(body, r)
+  r.dialect, r.task, r.raw = "llama", "text", true
+  r.model = check.string(body, "model") or ""
+  r.n = check.integer(body, "n_cmpl", 1, request.MAX.n) or check.integer(body, "n", 1, request.MAX.n) or 1
+  r.sampler = request.sampler(body)
+  r.sampler.logit_bias = request.logit_bias(body)
+  r.sampler.order = samplers(body)
+  r.stop = request.stop(body, "stop")
+  r.stream = check.boolean(body, "stream") or false
+  r.max_tokens = openai.max_tokens(body, 0, "n_predict", "max_tokens")
+  r.format = openai.format(body)
+  r.logprobs = check.integer(body, "n_probs", 0, request.MAX.top_logprobs)
+  if r.logprobs == 0 then r.logprobs = nil end
+  r.ignore_eos = check.boolean(body, "ignore_eos")
+  r.return_tokens = check.boolean(body, "return_tokens")
+  check.integer(body, "n_keep")
+  check.integer(body, "id_slot", -1)
+  check.integer(body, "n_indent", 0)
+  r.deadline_ms = check.integer(body, "t_max_predict_ms", 1) or check.integer(body, "deadline_ms", 1)
+  if check.boolean(body, "cache_prompt") == false then r.no_cache = true end
+  r.post_probs = check.boolean(body, "post_sampling_probs")
+  local fields = check.array(body, "response_fields")
+  if fields then r.response_fields = fields end
+  local lora = check.array(body, "lora")
+  if lora and #lora > 0 then fail(400, "no LoRA adapter is loaded") end
+  return r
+end
+
+-- POST /completion.
+function llama.completion(body)
+  local r = llama.common(body, {})
+  local p = get(body, "prompt")
+  if check.is_object(p) and p ~= nil and not check.is_array(p) then
+    if get(p, "multimodal_data") and #p.multimodal_data > 0 then fail(400, "multimodal data is not supported by this model") end
+    p = check.string(p, "prompt_string", "prompt.prompt_string")
+  end
+  r.prompts = openai.prompts({ prompt = p }, "prompt")
+  r.many = check.is_array(p) and type(p[1]) ~= "number"
+  return r
+end
+
+-- POST /infill.
+function llama.infill(body)
+  local r = llama.common(body, {})
+  local extra = get(body, "input_extra")
+  if extra ~= nil and not check.is_array(extra) then fail(400, "input_extra must be an array of {filename, text}") end
+  local before = {}
+  for i, e in ipairs(extra or {}) do
+    if type(e) ~= "table" or type(e.text) ~= "string" then fail(400, "input_extra[" .. (i - 1) .. "] must have filename and text") end
+    before[#before + 1] = e.text .. "\n"
+  end
+  r.prompt = table.concat(before) .. (check.string(body, "input_prefix") or "") .. (check.string(body, "prompt") or "")
+  r.suffix = check.string(body, "input_suffix") or ""
+  return r
+end
+
+local Writer = {}
+Writer.__index = Writer
+
+-- meta: {model, job}.
+function llama.writer(req, meta)
+  return setmetatable({ req = req, meta = meta, ctype = stream.SSE, ping = stream.COMMENT }, Writer)
+end
+
+local function probabilities(entries)
+  local out = list()
+  for i, e in ipairs(entries) do
+    local top = list()
+    for j, t in ipairs(e.top or {}) do top[j] = { id = t.id, token = wire.clean(t.text), bytes = list({ t.text:byte(1, -1) }), logprob = t.logprob } end
+    out[i] = { id = e.id, token = wire.clean(e.text), bytes = list({ e.text:byte(1, -1) }), logprob = e.logprob, top_logprobs = top }
+  end
+  return out
+end
+
+function Writer:open() return "" end
+
+function Writer:event(ev)
+  if ev.kind ~= "text" or (ev.text == "" and not ev.logprobs) then return "" end
+  return stream.sse('{"index":' .. ev.choice .. ',"content":' .. wire.quote(ev.text) .. ',"tokens":[],"stop":false,"id_slot":-1'
+    .. (ev.logprobs and ',"completion_probabilities":' .. wire.encode(probabilities(ev.logprobs)) or "") .. "}")
+end
+
+local function pick(o, fields)
+  local out = {}
+  for _, path in ipairs(fields) do
+    local from, name = o, nil
+    for part in tostring(path):gmatch("[^/]+") do
+      if name then from = from[name] end
+      name = part
+      if type(from) ~= "table" then break end
+    end
+    if type(from) == "table" and name then out[name] = from[name] end
+  end
+  return out
+end
+
+local TYPES = { stop = "eos", length = "limit", tool_calls = "eos", cancelled = "none" }
+
+local function final(self, result, i)
+  local c, u, job = result.choices[i], result.usage, self.meta.job
+  local settings = { n_ctx = job.loaded.n_ctx, n_predict = self.req.max_tokens ~= math.huge and self.req.max_tokens or -1, stream = self.req.stream,
+    stop = list(job.stop) }
+  for k, v in pairs(job.sampler) do if type(v) ~= "table" then settings[k] = v end end
+  local p = job.choices[i].prompt
+  local o = { index = i - 1, content = self.req.stream and "" or c.text, tokens = list(self.req.return_tokens and c.tokens or nil), id_slot = -1, stop = true,
+    model = self.meta.model, tokens_predicted = u.n_generated, tokens_evaluated = u.n_prompt, generation_settings = settings,
+    prompt = type(self.req.prompts) == "table" and type(self.req.prompts[p]) == "string" and self.req.prompts[p] or self.req.prompt or "",
+    has_new_line = (c.text or ""):find("\n", 1, true) ~= nil, truncated = false, stop_type = c.stop_string and "word" or TYPES[c.reason] or "none",
+    stopping_word = c.stop_string or "", tokens_cached = u.n_cached, timings = openai_reply.timings(u) }
+  if not self.req.stream and c.logprobs then o.completion_probabilities = probabilities(c.logprobs) end
+  if self.req.response_fields then return pick(o, self.req.response_fields) end
+  return o
+end
+
+function Writer:close(result)
+  local out = {}
+  for i in ipairs(result.choices) do out[i] = stream.sse(wire.encode(final(self, result, i))) end
+  return table.concat(out)
+end
+
+function Writer:fault(body) return stream.sse(wire.encode(body)) end
+
+function Writer:whole(result)
+  if #result.choices == 1 and not self.req.many then return final(self, result, 1) end
+  local out = list()
+  for i in ipairs(result.choices) do out[i] = final(self, result, i) end
+  return out
+end
+
+return llama

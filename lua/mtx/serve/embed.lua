@@ -1,0 +1,109 @@
+-- SPDX-License-Identifier: MIT
+-- Embeddings: texts or token lists -> vectors, a slice of the batch per turn of
+-- the loop, so that other requests are answered in between.
+local uv = require("luv")
+local check = require("mtx.api.check")
+local generate = require("mtx.generate")
+
+local embed = {}
+
+-- Tokens computed per turn of the loop.
+local SLICE = 1024
+
+local function tokens_of(loaded, input, i, req)
+  local n_max = loaded.n_ctx
+  local ids = input
+  if type(input) == "string" then
+    local message
+    ids, message = loaded.model:tokenize(input, { add_special = true, parse_special = false })
+    if not ids then check.fail(400, "input[" .. (i - 1) .. "]: " .. tostring(message)) end
+  else
+    for _, id in ipairs(ids) do
+      if id >= loaded.info.n_vocab then check.fail(400, "input[" .. (i - 1) .. "]: " .. id .. " is no token of this model", { param = "input" }) end
+    end
+  end
+  if #ids == 0 then check.fail(400, "input[" .. (i - 1) .. "] has no tokens", { param = "input" }) end
+  if #ids > n_max then
+    if not req.truncate then
+      check.fail(400, "the input length exceeds the context length: input[" .. (i - 1) .. "] has " .. #ids .. " tokens, the limit is " .. n_max,
+        { kind = "context", param = "input", extra = { n_prompt_tokens = #ids, n_ctx = n_max } })
+    end
+    local last = ids[#ids]
+    ids = table.move(ids, 1, n_max, 1, {})
+    if type(input) == "string" then ids[n_max] = last end -- the closing special token stays
+  end
+  return ids
+end
+
+local function shorten(v, n)
+  local out, sum = {}, 0
+  for k = 1, n do
+    out[k] = v[k]
+    sum = sum + v[k] * v[k]
+  end
+  local norm = sum > 0 and math.sqrt(sum) or 1
+  for k = 1, n do out[k] = out[k] / norm end
+  return out
+end
+
+-- req: {model, inputs, truncate, dimensions, keep_alive, key}. done(vectors, info) with
+-- info = {n_tokens, load_ms, total_ms}; failed(fault). Raises Faults of the request itself.
+function embed.run(ctx, x, req, done)
+  local t0 = uv.hrtime()
+  local loaded = generate.model(ctx, req)
+  local n_embd = loaded.info.n_embd
+  if req.dimensions and req.dimensions > n_embd then
+    check.fail(400, "dimensions is " .. req.dimensions .. ", the model has " .. n_embd, { param = "dimensions" })
+  end
+  local lists, n_tokens = {}, 0
+  for i, input in ipairs(req.inputs) do
+    lists[i] = tokens_of(loaded, input, i, req)
+    n_tokens = n_tokens + #lists[i]
+  end
+  local load_ms = loaded.fresh and loaded.load_ms or 0
+  loaded.fresh = nil
+  ctx.pool:hold(loaded)
+  local vectors, at = {}, 1
+  local timer = uv.new_timer()
+  local function stop()
+    timer:close()
+    ctx.pool:release(loaded, req.keep_alive)
+  end
+  local function step()
+    if x.gone then return stop() end
+    local batch, size = {}, 0
+    while at <= #lists and (size == 0 or size + #lists[at] <= SLICE) do
+      batch[#batch + 1] = lists[at]
+      size = size + #lists[at]
+      at = at + 1
+    end
+    local out, message, code = {}, nil, nil
+    if #batch > 0 then
+      out, message, code = loaded.model:embed(batch, { normalize = req.normalize ~= false, pooling = req.pooling })
+    end
+    if not out then
+      stop()
+      return ctx.app:refuse(x, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message))
+    end
+    for _, v in ipairs(out) do
+      for k = 1, math.min(#v, 4) do
+        if v[k] ~= v[k] then
+          stop()
+          return ctx.app:refuse(x, 500, "the model gave a vector that is not a number")
+        end
+      end
+      vectors[#vectors + 1] = req.dimensions and shorten(v, req.dimensions) or v
+    end
+    if at > #lists then
+      stop()
+      ctx.limits:charge(req.key, n_tokens)
+      if ctx.on_embed then ctx.on_embed(loaded, n_tokens) end
+      done(vectors, { n_tokens = n_tokens, load_ms = load_ms, total_ms = (uv.hrtime() - t0) / 1e6, model = loaded })
+    end
+  end
+  timer:start(0, 1, function()
+    if not ctx.app:guard(x, step) and not timer:is_closing() then stop() end
+  end)
+end
+
+return embed
