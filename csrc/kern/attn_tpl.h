@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Body of the attention kernels, compiled once per tier (see attn.h, v16.h).
+// Body of the attention kernels, included after a tier's lanes.h (see attn.h).
 // ATTN_ROWS: queries that share the loads of one pass (register budget);
 // ATTN_VARIANTS: the functions for 1 to ATTN_ROWS queries and their tables.
 #include <math.h>
 #include <string.h>
 
 #include "kern/attn.h"
-#include "kern/v16.h"
+#include "kern/lane_math.h"
 
 enum { P = MTX_PAGE_TOKENS };
 
@@ -14,22 +14,26 @@ static inline int round16(int n) { return (n + 15) / 16 * 16; }
 
 // ---- pages to floats -----------------------------------------------------------
 
+static inline void q8_lanes(const int8_t *q, const float *scale, float *dst) {
+  for (int i = 0; i < 16; i++) dst[i] = (float)q[i] * scale[i];
+}
+
 // K of one head as [dk][P] floats; F32 pages are used in place.
 static const float *load_k(mtx_kv_type type, const uint8_t *src, int dk, float *dst) {
   int n = dk * P;
   switch (type) {
     case MTX_KV_F32: return (const float *)src;
     case MTX_KV_F16:
-      for (int i = 0; i < n; i += 16) v16_store(dst + i, v16_from_f16((const uint16_t *)src + i));
+      for (int i = 0; i < n; i += 16) vf_store(dst + i, vf_load_f16((const uint16_t *)src + i));
       break;
     case MTX_KV_BF16:
-      for (int i = 0; i < n; i += 16) v16_store(dst + i, v16_from_bf16((const uint16_t *)src + i));
+      for (int i = 0; i < n; i += 16) vf_store(dst + i, vf_load_bf16((const uint16_t *)src + i));
       break;
     default: {
       const float *scale = (const float *)(src + n);
       for (int d = 0; d < dk; d++)
         for (int j = 0; j < P; j += 16)
-          v16_store(dst + d * P + j, v16_mul(v16_from_i8((const int8_t *)src + d * P + j), v16_load(scale + d / 32 * P + j)));
+          q8_lanes((const int8_t *)src + d * P + j, scale + d / 32 * P + j, dst + d * P + j);
     }
   }
   return dst;
@@ -44,7 +48,7 @@ static const float *load_v(mtx_kv_type type, const uint8_t *src, int dv, int j0,
     float *row = dst + j * dvp;
     int d = 0;
     if (type == MTX_KV_F16)
-      for (; d + 16 <= dv; d += 16) v16_store(row + d, v16_from_f16((const uint16_t *)src + j * dv + d));
+      for (; d + 16 <= dv; d += 16) vf_store(row + d, vf_load_f16((const uint16_t *)src + j * dv + d));
     for (; d < dv; d++) {
       size_t i = (size_t)j * (size_t)dv + (size_t)d;
       row[d] = type == MTX_KV_F32    ? ((const float *)src)[i]
@@ -75,37 +79,37 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
 // s[r][0..P) = q_r . k for R queries: R x 2 accumulators, d in order.
 #define SCORES(R)                                                                       \
   static void scores_##R(const float *const *q, const float *k, int dk, float *s) {     \
-    v16 a[R], b[R];                                                                     \
-    for (int r = 0; r < R; r++) a[r] = b[r] = v16_set(0.0f);                            \
+    vf a[R], b[R];                                                                     \
+    for (int r = 0; r < R; r++) a[r] = b[r] = vf_zero();                            \
     for (int d = 0; d < dk; d++) {                                                      \
-      v16 k0 = v16_load(k + d * P), k1 = v16_load(k + d * P + 16);                      \
+      vf k0 = vf_load(k + d * P), k1 = vf_load(k + d * P + 16);                      \
       for (int r = 0; r < R; r++) {                                                     \
-        v16 x = v16_set(q[r][d]);                                                       \
-        a[r] = v16_fma(x, k0, a[r]);                                                    \
-        b[r] = v16_fma(x, k1, b[r]);                                                    \
+        vf x = vf_set1(q[r][d]);                                                       \
+        a[r] = vf_fma(x, k0, a[r]);                                                    \
+        b[r] = vf_fma(x, k1, b[r]);                                                    \
       }                                                                                 \
     }                                                                                   \
-    for (int r = 0; r < R; r++) v16_store(s + r * P, a[r]), v16_store(s + r * P + 16, b[r]); \
+    for (int r = 0; r < R; r++) vf_store(s + r * P, a[r]), vf_store(s + r * P + 16, b[r]); \
   }
 
 // o[r] = o[r] * corr[r] + sum over j in [j0, j1) of p[r][j] * v[j], j in order, for
 // N x 16 floats of R rows at a time: R x N accumulators.
 #define VALUES_PART(R, N)                                                                    \
   for (; d + 16 * N <= dvp; d += 16 * N) {                                                   \
-    v16 a[R][N];                                                                             \
+    vf a[R][N];                                                                             \
     for (int r = 0; r < R; r++)                                                              \
-      for (int i = 0; i < N; i++) a[r][i] = v16_mul(v16_load(o[r] + d + 16 * i), v16_set(corr[r])); \
+      for (int i = 0; i < N; i++) a[r][i] = vf_mul(vf_load(o[r] + d + 16 * i), vf_set1(corr[r])); \
     for (int j = j0; j < j1; j++) {                                                          \
       const float *row = v + j * dvp + d;                                                    \
-      v16 x[N];                                                                              \
-      for (int i = 0; i < N; i++) x[i] = v16_load(row + 16 * i);                             \
+      vf x[N];                                                                              \
+      for (int i = 0; i < N; i++) x[i] = vf_load(row + 16 * i);                             \
       for (int r = 0; r < R; r++) {                                                          \
-        v16 w = v16_set(p[r * P + j]);                                                       \
-        for (int i = 0; i < N; i++) a[r][i] = v16_fma(w, x[i], a[r][i]);                     \
+        vf w = vf_set1(p[r * P + j]);                                                       \
+        for (int i = 0; i < N; i++) a[r][i] = vf_fma(w, x[i], a[r][i]);                     \
       }                                                                                      \
     }                                                                                        \
     for (int r = 0; r < R; r++)                                                              \
-      for (int i = 0; i < N; i++) v16_store(o[r] + d + 16 * i, a[r][i]);                     \
+      for (int i = 0; i < N; i++) vf_store(o[r] + d + 16 * i, a[r][i]);                     \
   }
 
 #define VALUES(R, N)                                                                                                 \
@@ -126,41 +130,43 @@ typedef struct {
   float m, l;
 } row_state;
 
-static inline v16 softcap16(v16 s, float cap) {
-  // c * tanh(s / c) with tanh(x) = 1 - 2 / (e^2x + 1)
-  v16 e = v16_exp(v16_mul(s, v16_set(2.0f / cap)));
-  return v16_mul(v16_set(cap), v16_sub(v16_set(1.0f), v16_div(v16_set(2.0f), v16_add(e, v16_set(1.0f)))));
+static inline vf softcap16(vf s, float cap) { return vf_mul(vf_set1(cap), v_tanh(vf_div(s, vf_set1(cap)))); }
+
+static inline vf iota(int base) {
+  float f[16];
+  for (int i = 0; i < 16; i++) f[i] = (float)(base + i);
+  return vf_load(f);
 }
 
 // Turns raw scores of the page that starts at token t0 into probabilities relative
 // to the running maximum; tokens outside [lo, hi) get exactly 0. Returns the factor
 // that older sums must be multiplied by.
 static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0, int lo, int hi, float *s, row_state *st) {
-  v16 x[2];
-  const v16 none = v16_set(-INFINITY);
+  vf x[2];
+  const vf none = vf_set1(-INFINITY);
   for (int h = 0; h < 2; h++) {
-    x[h] = v16_mul(v16_load(s + 16 * h), v16_set(t->scale));
+    x[h] = vf_mul(vf_load(s + 16 * h), vf_set1(t->scale));
     if (t->softcap != 0.0f) x[h] = softcap16(x[h], t->softcap);
     if (q->slope == 0.0f && lo == 0 && hi == P) continue;
-    v16 idx = v16_iota((float)(16 * h));
+    vf idx = iota(16 * h);
     if (q->slope != 0.0f) {
-      v16 dist = v16_sub(idx, v16_set((float)(q->pos - t0)));
-      dist = v16_max(dist, v16_sub(v16_set(0.0f), dist));
-      x[h] = v16_fma(v16_set(-q->slope), dist, x[h]);
+      vf dist = vf_sub(idx, vf_set1((float)(q->pos - t0)));
+      dist = vf_abs(dist);
+      x[h] = vf_fma(vf_set1(-q->slope), dist, x[h]);
     }
-    x[h] = v16_below(idx, v16_set((float)hi), x[h], none);
-    x[h] = v16_below(idx, v16_set((float)lo), none, x[h]);
+    x[h] = vf_sel_lt(idx, vf_set1((float)hi), x[h], none);
+    x[h] = vf_sel_lt(idx, vf_set1((float)lo), none, x[h]);
   }
-  float page_max = v16_hmax(v16_max(x[0], x[1]));
+  float page_max = lanes_max(vf_max(x[0], x[1]));
   float m = page_max > st->m ? page_max : st->m;
   // A row of -inf scores (or NaN) keeps m at -inf: subtracting it would make NaN of nothing.
   float ref = m == -INFINITY ? 0.0f : m;
-  v16 p0 = v16_exp(v16_sub(x[0], v16_set(ref))), p1 = v16_exp(v16_sub(x[1], v16_set(ref)));
-  v16_store(s, p0);
-  v16_store(s + 16, p1);
+  vf p0 = v_exp(vf_sub(x[0], vf_set1(ref))), p1 = v_exp(vf_sub(x[1], vf_set1(ref)));
+  vf_store(s, p0);
+  vf_store(s + 16, p1);
   float corr[16];
-  v16_store(corr, v16_exp(v16_set(st->m == -INFINITY ? -INFINITY : st->m - ref)));
-  st->l = fmaf(st->l, corr[0], v16_sum(v16_add(p0, p1)));
+  vf_store(corr, v_exp(vf_set1(st->m == -INFINITY ? -INFINITY : st->m - ref)));
+  st->l = fmaf(st->l, corr[0], lanes_sum(vf_add(p0, p1)));
   st->m = m;
   return corr[0];
 }
@@ -202,7 +208,7 @@ static inline int clamp_page(int64_t x) { return x < 0 ? 0 : x > P ? P : (int)x;
 
 static void tile(const mtx_attn_tile *t) {
   int dvp = round16(t->dv);
-  float *kf = t->scratch, *vf = kf + (size_t)t->dk * P, *s = vf + (size_t)dvp * P, *o = s + (size_t)t->n * P;
+  float *kbuf = t->scratch, *vbuf = kbuf + (size_t)t->dk * P, *s = vbuf + (size_t)dvp * P, *o = s + (size_t)t->n * P;
   row_state st[MTX_ATTN_MAX_TILE];
   int64_t first = INT64_MAX, last = 0;
   for (int r = 0; r < t->n; r++) {
@@ -216,8 +222,8 @@ static void tile(const mtx_attn_tile *t) {
     const uint8_t *base = t->pages[page];
     int64_t t0 = page * P;
     if (t0 + P < last) prefetch_page(t, t->pages[page + 1]);
-    const float *k = load_k(t->type, base + t->k_off, t->dk, kf);
-    const float *v = load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vf);
+    const float *k = load_k(t->type, base + t->k_off, t->dk, kbuf);
+    const float *v = load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vbuf);
     int lo[ATTN_ROWS] = {0}, hi[ATTN_ROWS] = {0}, n = 0, r0 = 0;
     for (int r = 0; r <= t->n; r++) {
       int a = 0, b = 0;
@@ -265,11 +271,11 @@ static void store(mtx_kv_type type, const float *k, const float *v, int dk, int 
       uint16_t h[16], *kd = (uint16_t *)page_k, *vd = (uint16_t *)page_v + (size_t)slot * (size_t)dv;
       int d = 0;
       for (; d + 16 <= dk; d += 16) {
-        v16_to_f16(h, v16_load(k + d));
+        vf_store_f16(h, vf_load(k + d));
         for (int i = 0; i < 16; i++) kd[(d + i) * P + slot] = h[i];
       }
       for (; d < dk; d++) kd[d * P + slot] = mtx_f32_to_f16(k[d]);
-      for (d = 0; d + 16 <= dv; d += 16) v16_to_f16(vd + d, v16_load(v + d));
+      for (d = 0; d + 16 <= dv; d += 16) vf_store_f16(vd + d, vf_load(v + d));
       for (; d < dv; d++) vd[d] = mtx_f32_to_f16(v[d]);
       break;
     }

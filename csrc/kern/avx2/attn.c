@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Attention kernels of the avx2 tier: the shared body under this folder's flags.
+#include "lanes.h"
+
 #define ATTN_ROWS 2
 #define ATTN_VARIANTS \
   SCORES(1) VALUES(1, 4) \
