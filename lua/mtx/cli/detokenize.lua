@@ -1,0 +1,72 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx detokenize`: token ids to the exact bytes they stand for.
+local tokenizer = require("mtx.core").tokenizer
+
+local detokenize = { summary = "token ids to text" }
+
+detokenize.help = [[
+usage: mtx detokenize MODEL IDS... [--json] [--no-special] [--raw]
+
+IDS are numbers, separated by commas or spaces ("1,2,3" or "[1, 2, 3]"); "-"
+takes them from standard input. The text is printed as it is, no newline added.
+
+  --no-special  leave control tokens out
+  --raw         only the joined pieces: no clean-up of spaces
+  --json        print {"text":""}; broken UTF-8 shows as U+FFFD
+]]
+
+local function usage(message)
+  io.stderr:write("mtx detokenize: ", message, "\n", detokenize.help:match("^[^\n]*"), "\n")
+  return 2
+end
+
+local SWITCH = { ["--json"] = "json", ["--no-special"] = "no_special", ["--raw"] = "raw", ["--help"] = "help", ["-h"] = "help" }
+
+local function parse(args)
+  local o, words = {}, {}
+  for _, a in ipairs(args) do
+    if SWITCH[a] then
+      o[SWITCH[a]] = true
+    elseif a:match("^%-%-?%a") then
+      return nil, "unknown option " .. a
+    elseif not o.model then
+      o.model = a
+    else
+      words[#words + 1] = a == "-" and io.read("a") or a
+    end
+  end
+  o.ids = {}
+  for word in table.concat(words, " "):gmatch("[^%s,%[%]]+") do
+    local id = math.tointeger(tonumber(word))
+    if not id then return nil, word .. " is no token id" end
+    o.ids[#o.ids + 1] = id
+  end
+  o.given = #words > 0
+  return o
+end
+
+function detokenize.run(args)
+  local o, message = parse(args)
+  if not o then return usage(message) end
+  if o.help then
+    io.write(detokenize.help)
+    return 0
+  end
+  if not o.model then return usage("no MODEL given") end
+  if not o.given then return usage("no IDS given") end
+  local t, text
+  t, message = tokenizer.open(o.model)
+  if t then text, message = t:decode(o.ids, { special = not o.no_special, raw = o.raw }) end
+  if not text then
+    io.stderr:write("mtx detokenize: ", message, "\n")
+    return 1
+  end
+  if o.json then
+    io.write('{"text":', require("cjson").encode(tokenizer.repair_utf8(text)), "}\n")
+  else
+    io.write(text)
+  end
+  return 0
+end
+
+return detokenize
