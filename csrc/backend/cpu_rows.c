@@ -32,7 +32,13 @@ static void encode_part(const mtx_step_desc *s, const mtx_work *w, int64_t r, sp
   mtx_act_encode(MTX_ACT_Q8, OUT(r), mtx_val_n(w->c, s->out[0]), p.c0 / 32, (p.c1 + 31) / 32, dst);
 }
 
+// A table that is also a matrix (tied output) is read in its packed form, so that
+// the file's own pages of it need not stay resident.
 static void look_up(const mtx_plan_weight *t, int64_t i, float *dst) {
+  if (t->mat) {
+    mtx_weight_row(&t->mat[0], i, dst);
+    return;
+  }
   uint64_t row_bytes = (uint64_t)t->k / t->type->block * t->type->block_bytes;
   t->type->decode((const uint8_t *)t->tensor->data + (uint64_t)i * row_bytes, dst, t->k);
 }
