@@ -43,6 +43,8 @@ typedef enum {
   MTX_PACK_Q4_0, MTX_PACK_Q4_1, MTX_PACK_Q5_0, MTX_PACK_Q5_1, MTX_PACK_Q8_0,
   MTX_PACK_Q4_K, MTX_PACK_Q5_K, MTX_PACK_Q6_K,
   MTX_PACK_IQ4_NL, MTX_PACK_IQ4_XS, MTX_PACK_MXFP4,
+  MTX_PACK_Q2_K, MTX_PACK_Q3_K, MTX_PACK_TQ2_0, MTX_PACK_Q2_0, MTX_PACK_Q1_0, MTX_PACK_NVFP4,
+  MTX_PACK_IQ2_XXS, MTX_PACK_IQ2_XS, MTX_PACK_IQ2_S, MTX_PACK_IQ3_XXS, MTX_PACK_IQ3_S, MTX_PACK_IQ1_S, MTX_PACK_IQ1_M,
   MTX_PACK_ROWS,  // file layout, 16 rows one after the other: unpacked into a tile on use
   MTX_PACK_TILE,  // that tile: bytes, then f32 d_lo[16], d_hi[16], m_lo[16], m_hi[16] per block
   MTX_PACK_N,
@@ -59,6 +61,7 @@ typedef struct mtx_pack_layout {
 
 // NULL for kinds without a layout of their own.
 const mtx_pack_layout *mtx_pack_layout_get(mtx_pack p);
+const mtx_pack_layout *mtx_pack_rare_layout_get(mtx_pack p);  // the part of that table in pack_rare.c
 
 enum { MTX_TILE_Q_BYTES = 512, MTX_TILE_S_BYTES = 256 };
 

@@ -9,6 +9,7 @@
 #define MTX_KERN_MATMUL_TPL_H
 
 #include "kern/matmul.h"
+#include "kern/matmul_rare.h"
 
 // What the packed bytes of a kind mean.
 LANES_INLINE int mm_q_bytes(const mtx_pack p) {
@@ -16,7 +17,7 @@ LANES_INLINE int mm_q_bytes(const mtx_pack p) {
     case MTX_PACK_Q5_0: case MTX_PACK_Q5_1: case MTX_PACK_Q5_K: return 320;
     case MTX_PACK_Q6_K: return 384;
     case MTX_PACK_Q8_0: case MTX_PACK_TILE: return 512;
-    default: return 256;
+    default: return mm_is_rare(p) ? mm_rare(p).q_bytes : 256;
   }
 }
 LANES_INLINE int mm_s_bytes(const mtx_pack p) {
@@ -24,16 +25,18 @@ LANES_INLINE int mm_s_bytes(const mtx_pack p) {
     case MTX_PACK_Q4_1: case MTX_PACK_Q5_1: return 64;
     case MTX_PACK_IQ4_XS: case MTX_PACK_MXFP4: return 16;
     case MTX_PACK_TILE: return 256;
-    default: return 32;
+    default: return mm_is_rare(p) ? mm_rare(p).s_bytes : 32;
   }
 }
 LANES_INLINE int mm_ss_bytes(const mtx_pack p) {
   switch (p) {
     case MTX_PACK_Q4_K: case MTX_PACK_Q5_K: return 64;
     case MTX_PACK_Q6_K: case MTX_PACK_IQ4_XS: return 32;
-    default: return 0;
+    default: return mm_rare(p).ss_bytes;
   }
 }
+// Most columns per unpacked block.
+LANES_INLINE int mm_columns(const mtx_pack p) { return mm_is_rare(p) ? MM_RARE_NC : MM_NC; }
 // log2 of what the unsigned bytes of the unpacked vectors exceed the integers by; -1: nothing.
 LANES_INLINE int mm_bias(const mtx_pack p) {
   switch (p) {
@@ -42,7 +45,7 @@ LANES_INLINE int mm_bias(const mtx_pack p) {
     case MTX_PACK_Q6_K: return 5;
     case MTX_PACK_Q8_0: case MTX_PACK_TILE: case MTX_PACK_IQ4_NL: case MTX_PACK_IQ4_XS: case MTX_PACK_MXFP4:
       return MM_SIGNED ? -1 : 7;
-    default: return -1;
+    default: return mm_rare(p).bias;
   }
 }
 // Bits of the unpacked bytes: 8 = all of them are used.
@@ -52,15 +55,14 @@ LANES_INLINE int mm_bits(const mtx_pack p) {
     case MTX_PACK_Q6_K: return 6;
     case MTX_PACK_Q8_0: case MTX_PACK_TILE: case MTX_PACK_IQ4_NL: case MTX_PACK_IQ4_XS: return 8;
     case MTX_PACK_MXFP4: return MM_SIGNED ? 8 : 8;
-    default: return 4;
+    default: return mm_is_rare(p) ? mm_rare(p).bits : 4;
   }
 }
-LANES_INLINE int mm_two_scales(const mtx_pack p) { return p == MTX_PACK_Q6_K || p == MTX_PACK_TILE; }
+LANES_INLINE int mm_two_scales(const mtx_pack p) { return p == MTX_PACK_Q6_K || p == MTX_PACK_TILE || mm_rare(p).two_scales; }
 LANES_INLINE int mm_has_min(const mtx_pack p) {
-  return p == MTX_PACK_Q4_1 || p == MTX_PACK_Q5_1 || p == MTX_PACK_Q4_K || p == MTX_PACK_Q5_K || p == MTX_PACK_TILE;
+  return p == MTX_PACK_Q4_1 || p == MTX_PACK_Q5_1 || p == MTX_PACK_Q4_K || p == MTX_PACK_Q5_K || p == MTX_PACK_Q2_K ||
+         p == MTX_PACK_TILE;
 }
-
-typedef struct { mf d, d_hi, m, m_hi; } mm_scales;
 
 // IQ4_NL's values and E2M1's doubled values (golden quant README), biased by 128.
 static const uint8_t mm_lut_nl[16] = {1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
@@ -103,6 +105,7 @@ LANES_INLINE void mm_unpack(const mtx_pack p, const uint8_t *q, mb w[8]) {
 
 // s, ss: the block's and its super-block's scales; l: first lane.
 LANES_INLINE mm_scales mm_load_scales(const mtx_pack p, const uint8_t *s, const uint8_t *ss, int l) {
+  if (mm_is_rare(p)) return mm_rare_scales(p, s, ss, l);
   mm_scales r;
   r.d = r.d_hi = r.m = r.m_hi = mf_zero();
   switch (p) {
@@ -180,14 +183,15 @@ LANES_INLINE void mm_tile(const mtx_pack p, const int nc, const mtx_mm_args *a, 
       mm_prefetch(q + MM_AHEAD, mm_q_bytes(p));
       mm_prefetch(s + 8 * mm_s_bytes(p), mm_s_bytes(p));
     }
-    mm_unpack(p, q, w);
+    if (mm_is_rare(p)) mm_rare_unpack(p, q - 4 * l, s, l, w);
+    else mm_unpack(p, q, w);
     mm_scales sc = mm_load_scales(p, s, ss, l);
     for (int c = 0; c < nc; c++)
       acc[c] = mm_block(p, w, &sc, (const mtx_q8 *)(const void *)(act + c * a->act_stride), acc[c]);
     act += sizeof(mtx_q8);
     q += mm_q_bytes(p);
     s += mm_s_bytes(p);
-    if (mm_ss_bytes(p) && (b & 7) == 7) ss += mm_ss_bytes(p);
+    if (mm_ss_bytes(p) && (b + 1) % (mm_is_rare(p) ? mm_rare(p).blocks : 8) == 0) ss += mm_ss_bytes(p);
   }
   for (int c = 0; c < nc; c++) mm_finish(y + c * a->ldy, acc[c], n_lanes, a->accumulate);
 }
@@ -210,9 +214,9 @@ LANES_INLINE void mm_run(const mtx_pack p, const mtx_mm_args *a) {
 #if MM_NC >= 8
         for (; c + 8 <= c1; c += 8) MM_COLUMNS(8);
 #endif
-        for (; c + 4 <= c1; c += 4) MM_COLUMNS(4);
-        if (c + 2 <= c1) { MM_COLUMNS(2); c += 2; }
-        if (c < c1) MM_COLUMNS(1);
+        for (; mm_columns(p) >= 4 && c + 4 <= c1; c += 4) MM_COLUMNS(4);
+        for (; mm_columns(p) >= 2 && c + 2 <= c1; c += 2) MM_COLUMNS(2);
+        for (; c < c1; c++) MM_COLUMNS(1);
 #undef MM_COLUMNS
       }
   }
@@ -295,7 +299,7 @@ static void mm_encode(const float *x, int64_t n_blocks, mtx_q8 *dst) {
   }
 }
 
-#define MM_INT_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(TILE)
+#define MM_INT_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(TILE) MM_RARE_TYPES(X)
 #define MM_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 #define MM_DEFINE(T) static void mm_##T(const mtx_mm_args *a) { mm_run(MTX_PACK_##T, a); }
 #define MM_DEFINE_FLOAT(T) static void mm_##T(const mtx_mm_args *a) { mm_float_run(MTX_PACK_##T, a); }

@@ -257,5 +257,5 @@ static const mtx_pack_layout layouts[MTX_PACK_N] = {
 };
 
 const mtx_pack_layout *mtx_pack_layout_get(mtx_pack p) {
-  return (unsigned)p < MTX_PACK_N && layouts[p].put ? &layouts[p] : NULL;
+  return (unsigned)p < MTX_PACK_N && layouts[p].put ? &layouts[p] : mtx_pack_rare_layout_get(p);
 }

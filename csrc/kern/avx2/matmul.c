@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Matrix products for AVX2.
-#include "mm_lanes.h"
+#include "mm_grid.h"
 
 #include "kern/matmul_tpl.h"
 #include "kern/tiers.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrix products for AVX-512 without VNNI.
 #include "dot_bw.h"
+#include "mm_grid.h"
 
 #include "kern/matmul_tpl.h"
 #include "kern/tiers.h"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Matrix products for AVX-512 with VNNI: the quantised types.
 #include "dot_vnni.h"
+#include "mm_grid.h"
 
 #include "kern/matmul_tpl.h"
 #include "kern/tiers.h"
