@@ -40,8 +40,8 @@ mtx_code mtx_context_open(mtx_context **out, const mtx_model *m, const mtx_conte
   int n_threads = o.n_threads > 0 ? o.n_threads : mtx_usable_cores();
   // More threads than cores only wait for each other.
   if (n_threads > mtx_usable_cores()) n_threads = mtx_usable_cores();
-  if (c->n_ctx > (1 << 30) || c->max_rows > (1 << 20)) {
-    code = mtx_fail(err, MTX_EINVAL, "a context of %lld tokens or %d rows per step is not possible", (long long)c->n_ctx, c->max_rows);
+  if (c->n_ctx > (1 << 30) || c->max_rows > (1 << 20) || c->max_seqs > 4096) {
+    code = mtx_fail(err, MTX_EINVAL, "a context of %lld tokens, %d rows per step or %d sequences is not possible", (long long)c->n_ctx, c->max_rows, c->max_seqs);
     goto fail;
   }
   mtx_kv_layout layout = *mtx_model_kv_layout(m);
@@ -181,6 +181,8 @@ mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const
     done_outs += part_outs;
     at += n;
   }
+  // Embedding rows come from the mapped file; a file cut short meanwhile reads as zeros.
+  if ((code = mtx_gguf_check(mtx_model_gguf(c->model), err))) return code;
   if (outputs) *outputs = c->outputs;
   return MTX_OK;
 }

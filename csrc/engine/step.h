@@ -43,7 +43,8 @@ typedef struct mtx_row {
 // Evaluates rows and appends them to their sequences. `*outputs` points to the
 // wanted rows in order, n_out floats each, valid until the next call. Nothing is
 // changed on error: MTX_ELIMIT (rows, context length or pages; says which with
-// numbers), MTX_EINVAL (token or sequence out of range, rows out of order).
+// numbers), MTX_EINVAL (token or sequence out of range, rows out of order). MTX_EIO:
+// the model's file was cut short while mapped; the step's rows are worthless.
 mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const float **outputs, mtx_err *err);
 
 // Profile: nanoseconds spent per op kind since the last take (as thread 0 saw

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/sysinfo.h"
-#include "gguf/map.h"
 #include "model/pack.h"
 #include "model/registry.h"
 
@@ -117,6 +116,7 @@ mtx_code mtx_model_open(mtx_model **out, const char *path, const mtx_model_opts 
   if (!(opts && opts->no_memory_check) && (code = check_memory(m->file, bytes, err))) goto fail;
   int n_threads = opts && opts->n_threads > 0 ? opts->n_threads : mtx_usable_cores();
   if ((code = mtx_pack_weights(m->plan, m->file, opts, n_threads, &m->packed, err))) goto fail;
+  if ((code = mtx_gguf_check(m->file, err))) goto fail;
   fill_info(m, h);
   free(h);
   *out = m;
