@@ -38,16 +38,20 @@ static void warn_unused(const unused_list *u) {
   u->opts->warn(u->opts->user, line);
 }
 
-static const mtx_arch *find_arch(const mtx_hparams *h, mtx_err *err) {
-  const mtx_arch *a = mtx_arch_find(h->arch);
-  if (a) return a;
-  char known[300] = "";
+// The architecture is looked up before anything else is read: the keys of an
+// unknown one would only give misleading errors.
+static mtx_code find_arch(const mtx_gguf *f, const mtx_arch **out, mtx_err *err) {
+  mtx_str name;
+  char text[64], known[300] = "";
+  mtx_code code = mtx_gguf_get_str(f, "general.architecture", true, &name, err);
+  if (code) return code;
+  snprintf(text, sizeof text, "%.*s", (int)(name.len < 63 ? name.len : 63), name.ptr);
+  if ((*out = mtx_arch_find(text))) return MTX_OK;
   for (const char *const *n = mtx_model_architectures(); *n; n++) {
     size_t len = strlen(known);
     snprintf(known + len, sizeof known - len, "%s%s", len ? ", " : "", *n);
   }
-  mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(h->file), "general.architecture", 0, "mtx does not know the architecture '%s' (known: %s)", h->arch, known);
-  return NULL;
+  return mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(f), "general.architecture", 0, "mtx does not know the architecture '%s' (known: %s)", text, known);
 }
 
 static mtx_code check_memory(const mtx_gguf *f, uint64_t need, mtx_err *err) {
@@ -95,12 +99,9 @@ mtx_code mtx_model_open(mtx_model **out, const char *path, const mtx_model_opts 
     goto fail;
   }
   if ((code = mtx_gguf_open(&m->file, path, 0, err))) goto fail;
+  const mtx_arch *arch;
+  if ((code = find_arch(m->file, &arch, err))) goto fail;
   if ((code = mtx_hparams_read(h, m->file, err))) goto fail;
-  const mtx_arch *arch = find_arch(h, err);
-  if (!arch) {
-    code = MTX_EUNSUPPORTED;
-    goto fail;
-  }
   mtx_graph *g = mtx_graph_new(m->file);
   if (!g) {
     code = mtx_fail(err, MTX_ENOMEM, "not enough memory");
