@@ -46,8 +46,10 @@ TEST_SRC  := $(sort $(wildcard tests/c/test_*.c tests/kern/test_*.c))
 TEST_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(TEST_SRC))
 BENCH_SRC := $(sort $(wildcard tests/bench/bench_*.c))
 BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
+FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
+FUZZ_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
 
-.PHONY: all help clean install test test-bins bench asan module golden
+.PHONY: all help clean install test test-bins bench asan asan-c module golden fuzz fuzz-bins
 .DEFAULT_GOAL := all
 
 all: $(BUILD)/mtx ## build the mtx program
@@ -99,8 +101,24 @@ bench: all $(BENCH_BIN) ## print speed figures
 bench-peer: $(BENCH_BIN) ## mtx beside llama.cpp (PyPI llama-cpp-python) in one run
 	@BUILD=$(BUILD) $(PYTHON) tests/bench/peer.py $(wildcard models/*.gguf)
 
+# clang where there is one: gcc 12 needs minutes for one instrumented kernel file.
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan: ## the whole test-suite under AddressSanitizer and UBSan
-	$(MAKE) test BUILD=build/asan OPT="-O1 -g" SAN="-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer"
+	$(MAKE) test CC=$(or $(shell command -v clang),$(CC)) BUILD=build/asan OPT="-O1 -g1" SAN="$(SANITIZE)"
+
+asan-c: ## only the C tests under AddressSanitizer and UBSan
+	$(MAKE) all test-bins golden CC=$(or $(shell command -v clang),$(CC)) BUILD=build/asan OPT="-O1 -g1" SAN="$(SANITIZE)"
+	@BUILD=build/asan TESTS=c sh tests/run.sh
+
+FUZZ_SECONDS ?= 60
+fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
+	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
+	@BUILD=build/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh
+
+fuzz-bins: $(FUZZ_BIN)
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/libmtx.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/libmtx.a $(LDLIBS)
 
 install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx
