@@ -43,6 +43,7 @@ static void walk(mtx_cpu *c, const mtx_exec *x, int ith, int nth) {
   for (int i = 0; i < c->plan->n_steps; i++) {
     const mtx_step_desc *s = &c->plan->step[i];
     uint64_t t0 = prof ? now_ns() : 0;
+    w.ticket = &c->ticket[i];
     ops[s->op](s, &w);
     mtx_barrier_wait(&c->barrier, (unsigned)nth);
     if (prof) {
@@ -57,6 +58,7 @@ static void cpu_run(mtx_backend *b, const mtx_exec *x) {
   mtx_cpu *c = (mtx_cpu *)b;
   c->x = x;
   int n = c->n_threads;
+  memset((void *)c->ticket, 0, (size_t)c->plan->n_steps * sizeof *c->ticket);
   if (n == 1) {
     walk(c, x, 0, 1);
     return;
@@ -82,6 +84,7 @@ static void cpu_close(mtx_backend *b) {
   mtx_cpu *c = (mtx_cpu *)b;
   for (int d = 0; d < 3; d++) unmap_floats(c->dom[d], (size_t)(c->plan->floats[d] * c->cap[d]));
   free(c->scratch);
+  free((void *)c->ticket);
   free(c->slot_row);
   free(c->slot_of);
   free(c->slot_expert);
@@ -128,7 +131,8 @@ mtx_code mtx_backend_open_cpu(mtx_backend **out, const mtx_plan *p, int max_rows
   }
   c->scratch_floats = scratch_need(p);
   c->scratch = aligned_alloc(64, c->scratch_floats * sizeof(float) * (size_t)n_threads);
-  if (!c->scratch) goto fail;
+  c->ticket = calloc((size_t)p->n_steps, sizeof *c->ticket);
+  if (!c->scratch || !c->ticket) goto fail;
   if (p->n_slots) {
     size_t n = (size_t)c->cap[MTX_DOM_SLOTS];
     c->slot_row = malloc(n * sizeof(int32_t));

@@ -3,6 +3,8 @@
 #ifndef MTX_BACKEND_CPU_H
 #define MTX_BACKEND_CPU_H
 
+#include <stdatomic.h>
+
 #include "backend/exec.h"
 #include "base/barrier.h"
 
@@ -18,6 +20,7 @@ typedef struct mtx_cpu {
   int32_t *slot_row, *slot_of;    // [slots]: row of a sorted slot; sorted place of (row, rank)
   int32_t *slot_expert;           // [rows * n_used] expert of (row, rank)
   int32_t *expert_first;          // [n_expert + 1] first sorted slot
+  _Atomic int32_t *ticket;        // [plan steps] next piece of work of a step that threads share as they come
   mtx_barrier barrier;
   const mtx_exec *x;              // the step being run
 } mtx_cpu;
@@ -28,6 +31,7 @@ typedef struct mtx_work {
   const mtx_exec *x;
   int ith, nth;
   float *scratch;                 // this thread's
+  _Atomic int32_t *ticket;        // of this plan step
 } mtx_work;
 
 typedef void (*mtx_cpu_op)(const mtx_step_desc *s, const mtx_work *w);

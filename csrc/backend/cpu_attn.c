@@ -78,12 +78,15 @@ void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
   int64_t tile = (int64_t)w->x->n_rows * a->n_head / (4 * w->nth);
   tile = tile < per ? per : tile;
   tile = tile > MTX_ATTN_MAX_TILE ? MTX_ATTN_MAX_TILE : tile;
-  int64_t unit = 0;
+  int64_t unit = 0, mine = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed);
   for (int i = 0; i < w->x->n_seqs; i++) {
     const mtx_exec_seq *q = &w->x->seq[i];
     int64_t n = (int64_t)q->n_rows * per;
     for (int64_t i0 = 0; i0 < n; i0 += tile)
       for (int h = 0; h < a->n_head_kv; h++, unit++)
-        if (unit % w->nth == w->ith) run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n);
+        if (unit == mine) {  // tiles grow with their position: threads take them as they come
+          run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n);
+          mine = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed);
+        }
   }
 }

@@ -19,15 +19,12 @@ static int64_t rows_end(const mtx_weight *m, int64_t g) {
   return r < m->n_out ? r : m->n_out;
 }
 
-void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
+// Groups [a, b) of the step's matrices laid end to end.
+static void matmul_part(const mtx_step_desc *s, const mtx_work *w, int64_t a, int64_t b) {
   const mtx_plan *p = w->c->plan;
-  int64_t total = 0, first = 0, a, b;
-  for (int i = 0; i < s->n_w; i++) total += mtx_weight_n_groups(&p->weight[s->w[i]].mat[0]);
-  mtx_share(total, 1, w->ith, w->nth, &a, &b);
   const float *x = mtx_val_ptr(w->c, s->in[0]);
   size_t stride = (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float);
-  int64_t n_cols = mtx_val_rows(w->c, s->in[0]);
-  if (n_cols == 0) return;
+  int64_t n_cols = mtx_val_rows(w->c, s->in[0]), first = 0;
   for (int i = 0; i < s->n_w; i++) {
     const mtx_weight *m = &p->weight[s->w[i]].mat[0];
     int64_t n = mtx_weight_n_groups(m), g0 = a > first ? a - first : 0, g1 = b - first < n ? b - first : n;
@@ -39,6 +36,19 @@ void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
     }
     first += n;
   }
+}
+
+// Threads take pieces as they come, so that one that lost its core for a moment
+// does not hold up the others by its whole share.
+void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
+  int64_t total = 0;
+  for (int i = 0; i < s->n_w; i++) total += mtx_weight_n_groups(&w->c->plan->weight[s->w[i]].mat[0]);
+  if (mtx_val_rows(w->c, s->in[0]) == 0) return;
+  int64_t piece = total / (8 * w->nth);
+  if (w->nth == 1) piece = total;
+  if (piece < 1) piece = 1;
+  for (int64_t a; (a = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed) * piece) < total;)
+    matmul_part(s, w, a, a + piece < total ? a + piece : total);
 }
 
 // ---- one matrix per head -----------------------------------------------------------
