@@ -38,15 +38,15 @@ static void matmul_part(const mtx_step_desc *s, const mtx_work *w, int64_t a, in
   }
 }
 
-// Threads take pieces as they come, so that one that lost its core for a moment
-// does not hold up the others by its whole share.
+// With many columns threads take pieces as they come, so that one that lost its
+// core for a moment does not hold up the others by its whole share. With few, each
+// takes one long piece: the memory is then read as a stream.
 void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
   int64_t total = 0;
   for (int i = 0; i < s->n_w; i++) total += mtx_weight_n_groups(&w->c->plan->weight[s->w[i]].mat[0]);
   if (mtx_val_rows(w->c, s->in[0]) == 0) return;
-  int64_t piece = total / (8 * w->nth);
-  if (w->nth == 1) piece = total;
-  if (piece < 1) piece = 1;
+  int pieces = w->nth == 1 ? 1 : mtx_val_rows(w->c, s->in[0]) < 16 ? w->nth : 8 * w->nth;
+  int64_t piece = (total + pieces - 1) / pieces;
   for (int64_t a; (a = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed) * piece) < total;)
     matmul_part(s, w, a, a + piece < total ? a + piece : total);
 }
