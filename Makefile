@@ -95,6 +95,9 @@ golden: $(BUILD)/tests/c/expand_arch ## write the tiny test models to build/gold
 test: all module test-bins golden ## run every test
 	@BUILD=$(BUILD) LUA=$(LUA) sh tests/run.sh
 
+status: all test-bins ## write README's table of what works from the golden tests
+	$(BUILD)/mtx scripts/status.lua $(BUILD)
+
 bench: all $(BENCH_BIN) ## print speed figures
 	@BUILD=$(BUILD) sh tests/bench/run.sh
 

@@ -256,6 +256,7 @@ int main(void) {
   for (int i = 0; i < mtx_qtype_count(); i++) {
     const mtx_qtype *t = mtx_qtype_at(i);
     if (!t->decode) continue;
+    int failed_before = check_n_failed;
     int64_t unit = t->block < 32 ? 32 : t->block;
     double file = (double)t->block_bytes / t->block * 16 * 1024;
     CHECK((double)mtx_weight_bytes(t, 16, 1024) <= 1.04 * file, "%s: packed form is too large", t->name);
@@ -271,6 +272,7 @@ int main(void) {
     if (t->block == 1)
       for (int k = 1; k < 8; k++) test_tiers(t, 17, k, 5, TAME, NORMAL);
     test_tiers(t, 20, 1280, 70, TAME, NORMAL);  // more than one tile of a type in file layout, more than one part of columns
+    if (check_n_failed == failed_before) printf("ok %s\n", t->name);  // read by scripts/status.lua
   }
   return check_report();
 }
