@@ -113,7 +113,7 @@ local function release(job)
   if job.req.request_id and ctx.jobs[job.req.request_id] == job then ctx.jobs[job.req.request_id] = nil end
   ctx.n_jobs = ctx.n_jobs - 1
   ctx.pool:release(l, job.req.keep_alive)
-  if ctx.policy then ctx.policy:changed(l, "finish", job) end
+  ctx.policy:changed(l, "finish")
 end
 
 local ON = {}
@@ -128,13 +128,13 @@ function ON.start(job, choice, ev)
     local text = req.prompt_texts[choice.prompt]
     emit(job, { kind = "text", text = text, logprobs = ev.prompt_logprobs and named(job.loaded, ev.prompt_logprobs) }, choice)
   end
-  if job.ctx.policy then job.ctx.policy:changed(job.loaded, "start", job) end
+  job.ctx.policy:changed(job.loaded, "start")
 end
 
 function ON.token(job, choice, ev)
   if not choice.first_ms then
     choice.first_ms = (uv.hrtime() - job.t0) / 1e6
-    if job.ctx.on_first_token then job.ctx.on_first_token(job, choice) end
+    job.ctx.on_first_token(job, choice)
   end
   if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
   local logprobs = ev.logprobs and named(job.loaded, ev.logprobs)
@@ -191,7 +191,7 @@ function ON.done(job, choice, ev)
   u.total_ms = (uv.hrtime() - job.t0) / 1e6
   local last = job.n_left == 0
   if last then
-    if job.ctx.on_finish then job.ctx.on_finish(job, ev) end
+    job.ctx.on_finish(job, ev)
     job.ctx.limits:charge(job.req.key, u.n_prompt + u.n_generated)
     release(job)
   end
@@ -234,7 +234,7 @@ function generate.start(ctx, req, sink)
   local prompts = prompt.build(ctx, loaded, req)
   local load_ms = loaded.fresh and loaded.load_ms or 0
   loaded.fresh = nil
-  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, t0 = t0, stop = stops_of(loaded, req),
+  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, t0 = t0, arrived = ctx.clock(), stop = stops_of(loaded, req),
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
@@ -268,7 +268,7 @@ function generate.start(ctx, req, sink)
     error(err, 0)
   end
   if req.request_id then ctx.jobs[req.request_id] = job end
-  if ctx.policy then ctx.policy:changed(loaded, "arrive", job) end
+  ctx.policy:changed(loaded, "arrive")
   return job
 end
 

@@ -47,12 +47,12 @@ function Conn:on_eof()
 end
 
 function Conn:on_data(data)
+  if self.phase == "linger" then return end
   if self.on_bytes then
     self.since = self.server.uv.now()
     self.on_bytes(data)
     return self:flush()
   end
-  if self.phase == "linger" then return end
   self.parser:feed(data)
   if self.x and not self.reading then
     if self.parser:pending() > self.server.max_pipelined then

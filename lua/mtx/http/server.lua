@@ -155,7 +155,7 @@ function Server:drain(grace_ms, on_grace_over, on_idle)
   timer:start(0, 50, function()
     local busy = 0
     for conn in pairs(self.conns) do
-      if conn.x or conn.upgraded or conn.n_out > 0 or conn.sock:get_write_queue_size() > 0 then busy = busy + 1 end
+      if conn.x or conn.n_out > 0 or conn.sock:get_write_queue_size() > 0 then busy = busy + 1 end
     end
     local t = uv.now() - started
     if busy > 0 and t >= grace_ms and not told then

@@ -97,7 +97,7 @@ function embed.run(ctx, x, req, done)
     if at > #lists then
       stop()
       ctx.limits:charge(req.key, n_tokens)
-      if ctx.on_embed then ctx.on_embed(loaded, n_tokens) end
+      ctx.on_embed(loaded, n_tokens)
       done(vectors, { n_tokens = n_tokens, load_ms = load_ms, total_ms = (uv.hrtime() - t0) / 1e6, model = loaded })
     end
   end

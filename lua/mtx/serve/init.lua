@@ -12,6 +12,8 @@ local metrics = require("mtx.serve.metrics")
 local models = require("mtx.serve.models")
 local origin = require("mtx.serve.origin")
 local routes = require("mtx.routes")
+local sched = require("mtx.sched")
+local telemetry = require("mtx.serve.telemetry")
 
 local serve = {}
 
@@ -19,7 +21,7 @@ serve.VERSION = "0.1.0"
 
 -- Modules that add routes to a context, in order.
 local ROUTE_MODULES = {}
-for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "responses" }) do ROUTE_MODULES[i] = "mtx.serve.routes_" .. name end
+for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "responses", "ws", "admin" }) do ROUTE_MODULES[i] = "mtx.serve.routes_" .. name end
 
 local function make_auth(config)
   local a = auth.new()
@@ -78,11 +80,36 @@ function serve.new(config, deps)
     machine = (uv.os_gethostname() or ""):lower(), version = serve.VERSION, deps = deps, started = os.time() }
   ctx.app = app.new(ctx)
   models.attach(ctx)
+  ctx.policy, message = sched.new(ctx)
+  if not ctx.policy then return nil, message end
+  local traced, why = telemetry.attach(ctx)
+  if not traced then return nil, why end
   for _, name in ipairs(ROUTE_MODULES) do require(name).add(ctx) end
   if not loopback and #a.keys == 0 then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
   if #a.keys == 0 and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end
   ctx.http = http.new(http_options(ctx))
+  ctx.reload = function() return serve.reload(ctx) end
   return ctx
+end
+
+-- Reads the policy, the keys and the script again; what fails stays as it was.
+-- -> list of what was reloaded, or nil, message of the first failure.
+function serve.reload(ctx)
+  local done, failed = {}, nil
+  local function step(name, f)
+    local ok, message = f()
+    if ok then done[#done + 1] = name else failed = failed or message end
+    ctx.log(ok and "info" or "error", "reload", { part = name, error = not ok and message or nil })
+  end
+  step("policy", function() return ctx.policy:reload() end)
+  step("keys", function()
+    local a, message = make_auth(ctx.config)
+    if a then ctx.auth.keys = a.keys end
+    return a, message
+  end)
+  if ctx.script then step("script", function() return ctx.script:reload() end) end
+  if failed then return nil, failed end
+  return done
 end
 
 -- Opens the listeners; ctx.port is the first TCP port. nil, message on failure.
@@ -136,7 +163,7 @@ function serve.run(ctx)
       io.stderr:write("mtx serve: cannot write the PID file ", c.pid_file, "\n")
       return 1
     end
-    f:write(uv.os_getpid(), "\n")
+    f:write(math.tointeger(uv.os_getpid()), "\n")
     f:close()
   end
   local signals = {}
@@ -159,12 +186,12 @@ function serve.run(ctx)
     signals[#signals + 1] = s
   end
   local hup = uv.new_signal()
-  hup:start("sighup", function() if ctx.reload then ctx.reload() end end)
+  hup:start("sighup", function() ctx.reload() end)
   signals[#signals + 1] = hup
   local pipe = uv.new_signal() -- a closed reader must never end the process
   pipe:start("sigpipe", function() end)
   signals[#signals + 1] = pipe
-  ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = uv.os_getpid(), keys = #ctx.auth.keys })
+  ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys })
   notify_systemd(ctx, "READY=1")
   uv.run()
   if c.pid_file ~= "" then os.remove(c.pid_file) end

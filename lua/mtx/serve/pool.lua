@@ -128,7 +128,6 @@ function Pool:engine(l)
   l.engine = engine
   l.poll = uv.new_poll(engine:fd())
   l.poll:start("r", function(err) if not err then drain(self, l) end end)
-  if self.ctx.policy then self.ctx.policy:attach(l) end
   return engine
 end
 

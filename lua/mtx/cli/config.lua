@@ -1,0 +1,34 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx config`: every option, its value and where the value comes from.
+local config = require("mtx.config")
+
+local command = { name = "config", summary = "print every option with its value and where it comes from" }
+
+command.help = [[
+usage: mtx config [--config FILE] [OPTIONS]
+
+Prints each option of the server, its value, its source (default, the config
+file, an environment variable or a flag) and what it means. Takes the same
+options as `mtx serve`. Keys are not shown.]]
+
+local SECRET = { api_key = true, admin_key = true }
+
+local function text_of(name, v)
+  if SECRET[name] then return #v > 0 and ("(" .. #v .. " set)") or "" end
+  if type(v) == "table" then return table.concat(v, ",") end
+  if v == math.huge then return "-1" end
+  return tostring(v)
+end
+
+function command.run(args)
+  local c, code, help = require("mtx.cli.serve").configure(args, "config")
+  if help then print(command.help) end
+  if not c then return code end
+  for _, o in ipairs(config.OPTIONS) do
+    local value = text_of(o.name, c.values[o.name]) .. (o.unit and " " .. o.unit or "")
+    print(("%-24s %-20s %-20s %s"):format(o.name, value, c.sources[o.name], o.help))
+  end
+  return 0
+end
+
+return command

@@ -1,0 +1,64 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx serve`: the HTTP server in the foreground. Options are config.lua's.
+local config = require("mtx.config")
+
+local serve = { name = "serve", summary = "serve models over HTTP (Ollama, OpenAI, Anthropic and llama-server APIs)" }
+
+local function option_lines()
+  local lines = {}
+  for _, o in ipairs(config.OPTIONS) do
+    local flag = "--" .. o.name:gsub("_", "-")
+    if o.kind ~= "boolean" then flag = flag .. " " .. (o.kind == "list" and "A,B" or o.kind == "string" and "TEXT" or o.unit or "N") end
+    local default = type(o.default) == "table" and "" or tostring(o.default)
+    lines[#lines + 1] = ("  %-32s %s%s"):format(flag, o.help, default ~= "" and o.kind ~= "boolean" and " (default " .. default .. ")" or "")
+  end
+  return table.concat(lines, "\n")
+end
+
+serve.help = [[
+usage: mtx serve [--config FILE] [OPTIONS]
+
+Serves every model under --models-dir. SIGTERM or Ctrl-C ends it after running
+answers have ended (at most --drain-timeout); a second signal ends it at once.
+SIGHUP reloads the policy, the script and the keys. `mtx config` shows where
+each value comes from.
+
+Options (each also as MTX_NAME in the environment, or in the config file):
+]] .. option_lines()
+
+-- args -> config.load's result, or nil, exit code (already said why).
+function serve.configure(args, name)
+  local flags, words = config.parse_flags(args)
+  if not flags then
+    io.stderr:write("mtx ", name, ": ", words, "\nTry `mtx ", name, " --help`.\n")
+    return nil, 2
+  end
+  if flags.help then return nil, 0, true end
+  if #words > 0 then
+    io.stderr:write("mtx ", name, ": unexpected word ", words[1], "\nTry `mtx ", name, " --help`.\n")
+    return nil, 2
+  end
+  local file = flags.config
+  flags.config = nil
+  local c, message = config.load({ file = file, flags = flags })
+  if not c then
+    io.stderr:write("mtx ", name, ": ", message, "\n")
+    return nil, 2
+  end
+  return c
+end
+
+function serve.run(args)
+  local c, code, help = serve.configure(args, "serve")
+  if help then print(serve.help) end
+  if not c then return code end
+  local server = require("mtx.serve")
+  local ctx, message = server.new(c)
+  if not ctx then
+    io.stderr:write("mtx serve: ", message, "\n")
+    return 1
+  end
+  return server.run(ctx)
+end
+
+return serve

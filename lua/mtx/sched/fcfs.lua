@@ -1,0 +1,17 @@
+-- SPDX-License-Identifier: MIT
+-- First come, first served, by priority. A policy is a function of the view
+--   {waiting = {job...}, running = {job...}, stats = engine's, reason = "arrive" | "start" | "finish", now (s)}
+--   job = {id, key, priority, arrived (s), deadline (s or nil), n_prompt, n_generated}
+-- and gives the answer the engine follows until the next one:
+--   {order = {ids of waiting jobs, first to be admitted first}, preempt = {ids of
+--    running jobs to park} or nil, step_tokens, prefill_tokens (rows of one step, or nil)}
+return function(view)
+  table.sort(view.waiting, function(a, b)
+    if a.priority ~= b.priority then return a.priority > b.priority end
+    if a.arrived ~= b.arrived then return a.arrived < b.arrived end
+    return a.id < b.id
+  end)
+  local order = {}
+  for i, job in ipairs(view.waiting) do order[i] = job.id end
+  return { order = order }
+end

@@ -1,0 +1,121 @@
+-- SPDX-License-Identifier: MIT
+-- Running a user's Lua inside the server: an environment without files, network,
+-- processes, bytecode or debug; an instruction limit on every call; string and
+-- table functions that could eat memory or time in one C call are bounded.
+local sandbox = {}
+
+-- Bytes one string.rep or table.concat may make; instructions of one call by default.
+local MAX_STRING, DEFAULT_INSTRUCTIONS = 8 << 20, 50000000
+-- Growth of the Lua heap allowed within one call.
+local MAX_GROWTH_KB = 256 * 1024
+
+local function copy(t, names)
+  local out = {}
+  for _, n in ipairs(names) do out[n] = t[n] end
+  return out
+end
+
+local function bounded_string()
+  local s = copy(string, { "byte", "char", "format", "len", "lower", "pack", "packsize", "reverse", "sub", "unpack", "upper" })
+  function s.rep(text, n, sep)
+    if (#text + #(sep or "")) * math.max(n, 0) > MAX_STRING then error("string.rep: result too large", 2) end
+    return string.rep(text, n, sep)
+  end
+  -- Patterns can take exponential time inside one C call: bound text and wildcards.
+  local function guard(text, pattern)
+    if #text > 1 << 20 then error("pattern functions take at most 1 MiB of text here", 3) end
+    local _, wild = pattern:gsub("[%*%+%-]", "")
+    if wild > 8 or #pattern > 500 then error("pattern too complex here", 3) end
+    if wild > 2 and #text > 16384 then error("pattern too complex for a long text", 3) end
+  end
+  function s.find(text, pattern, init, plain)
+    if not plain then guard(text, pattern) end
+    return string.find(text, pattern, init, plain)
+  end
+  function s.match(text, pattern, init) guard(text, pattern) return string.match(text, pattern, init) end
+  function s.gmatch(text, pattern, init) guard(text, pattern) return string.gmatch(text, pattern, init) end
+  function s.gsub(text, pattern, repl, n) guard(text, pattern) return string.gsub(text, pattern, repl, n) end
+  return s
+end
+
+local function bounded_table()
+  local t = copy(table, { "insert", "move", "pack", "remove", "sort", "unpack" })
+  function t.concat(list, sep, i, j)
+    local total = 0
+    for k = i or 1, j or #list do
+      total = total + #tostring(list[k]) + #(sep or "")
+      if total > MAX_STRING then error("table.concat: result too large", 2) end
+    end
+    return table.concat(list, sep, i, j)
+  end
+  return t
+end
+
+-- A fresh environment. extra: names added to it.
+function sandbox.environment(extra)
+  local env = copy(_G, { "assert", "error", "ipairs", "next", "pairs", "select", "tonumber", "tostring", "type", "rawequal", "rawlen", "rawget", "rawset" })
+  env.math, env.utf8 = copy(math, { "abs", "ceil", "cos", "deg", "exp", "floor", "fmod", "huge", "log", "max", "maxinteger", "min", "mininteger",
+    "modf", "pi", "rad", "random", "sin", "sqrt", "tan", "tointeger", "type", "ult" }), copy(utf8, { "char", "charpattern", "codepoint", "codes", "len", "offset" })
+  env.string, env.table = bounded_string(), bounded_table()
+  env.os = { time = os.time, clock = os.clock, date = os.date }
+  -- pcall must not swallow the limit: the marker error goes through.
+  env.pcall = function(f, ...)
+    local r = table.pack(pcall(f, ...))
+    if not r[1] and r[2] == sandbox.LIMIT then error(sandbox.LIMIT, 0) end
+    return table.unpack(r, 1, r.n)
+  end
+  env.setmetatable = function(t, mt)
+    if mt and rawget(mt, "__gc") then error("__gc is not allowed here", 2) end
+    return setmetatable(t, mt)
+  end
+  env.getmetatable = function(t) return type(t) == "table" and getmetatable(t) or nil end
+  for k, v in pairs(extra or {}) do env[k] = v end
+  env._G = env
+  return env
+end
+
+-- Error value of a call that ran too long or took too much memory.
+sandbox.LIMIT = setmetatable({}, { __tostring = function() return "the script took too many instructions or too much memory" end })
+
+local string_meta = getmetatable("")
+local safe_string
+
+-- Calls f(...) under the limit: true, results... or false, error. Methods of
+-- strings ("x"):rep(n) reach the bounded functions too while f runs.
+function sandbox.call(f, instructions, ...)
+  safe_string = safe_string or bounded_string()
+  local left, step = instructions or DEFAULT_INSTRUCTIONS, 10000
+  local heap = collectgarbage("count")
+  local over = false
+  local co = coroutine.create(f)
+  debug.sethook(co, function()
+    left = left - step
+    if over or left <= 0 or collectgarbage("count") - heap > MAX_GROWTH_KB then
+      over = true
+      error(sandbox.LIMIT, 0)
+    end
+  end, "", step)
+  local outer = string_meta.__index
+  string_meta.__index = safe_string
+  local r = table.pack(coroutine.resume(co, ...))
+  string_meta.__index = outer
+  if r[1] and coroutine.status(co) ~= "dead" then
+    coroutine.close(co)
+    return false, "a script must not yield here"
+  end
+  if not r[1] then
+    return false, tostring(r[2])
+  end
+  return table.unpack(r, 1, r.n)
+end
+
+-- Compiles a text file (never bytecode) into the sandbox. -> function | nil, message.
+function sandbox.load_file(path, extra)
+  local f, message = io.open(path, "rb")
+  if not f then return nil, "cannot read " .. message end
+  local text = f:read("a")
+  f:close()
+  return load(text, "@" .. path, "t", sandbox.environment(extra))
+end
+
+return sandbox

@@ -1,0 +1,260 @@
+-- SPDX-License-Identifier: MIT
+-- Metrics, admin routes, scheduling policies, the sandbox, configuration, and
+-- the live route table walked with each kind of key.
+local lu = require("luaunit")
+local cjson = require("cjson")
+local config = require("mtx.config")
+local fake = require("fake_engine")
+local fixture = require("http_fixture")
+local sandbox = require("mtx.serve.sandbox")
+local client = require("http_client")
+
+local ctx, port
+
+local function start(flags, change) ctx = fixture.start(flags, change) port = ctx.port end
+local function stop() fixture.stop(ctx) end
+local function get(path, headers) return client.request(port, "GET", path, nil, headers) end
+local function post(path, body, headers) return client.request(port, "POST", path, body, headers) end
+local function user(text) return { { role = "user", content = text } } end
+
+local function temp(text)
+  local path = os.tmpname()
+  local f = assert(io.open(path, "w"))
+  f:write(text)
+  f:close()
+  return path
+end
+
+TestMetrics = {}
+function TestMetrics:setUp() start() end
+TestMetrics.tearDown = stop
+
+local function value(text, series)
+  local at = text:find("\n" .. series .. " ", 1, true)
+  return at and tonumber(text:match("^\n%S+ (%S+)", at))
+end
+
+function TestMetrics:test_known_traffic_gives_known_counts()
+  for _ = 1, 3 do post("/v1/chat/completions", { model = "tiny", messages = user("@say{a b c}") }) end
+  post("/v1/chat/completions", { model = "tiny", messages = user("@say{a b c}"), temperature = -1 })
+  local r = get("/metrics")
+  lu.assertStrContains(r.headers["content-type"], "text/plain; version=0.0.4")
+  lu.assertEquals(value(r.body, 'mtx_requests_total{endpoint="/v1/chat/completions",status="2xx"}'), 3)
+  lu.assertEquals(value(r.body, 'mtx_requests_total{endpoint="/v1/chat/completions",status="4xx"}'), 1)
+  lu.assertEquals(value(r.body, "mtx_tokens_generated_total"), 9)
+  lu.assertEquals(value(r.body, "llamacpp:tokens_predicted_total"), 9)
+  lu.assertEquals(value(r.body, 'mtx_generations_total{reason="stop"}'), 3)
+  lu.assertEquals(value(r.body, "mtx_time_to_first_token_seconds_count"), 3)
+  lu.assertEquals(value(r.body, 'mtx_queue_seconds_bucket{le="0.005"}'), 3)
+  lu.assertEquals(value(r.body, 'mtx_queue_seconds_bucket{le="+Inf"}'), 3)
+  local s = get("/admin/stats").json
+  lu.assertEquals({ s.requests_total, s.tokens_generated_total, s.active_requests }, { 3, 9, 0 })
+end
+
+function TestMetrics:test_clients_cannot_make_series()
+  for i = 1, 300 do get("/nope" .. i) end
+  local _, n = get("/metrics").body:gsub("\nmtx_requests_total{", "")
+  lu.assertTrue(n < 20)
+end
+
+function TestMetrics:test_off()
+  ctx.config.metrics = false
+  lu.assertEquals(get("/metrics").status, 501)
+end
+
+TestAdmin = {}
+function TestAdmin:setUp() start() end
+TestAdmin.tearDown = stop
+
+function TestAdmin:test_load_unload()
+  lu.assertEquals(get("/admin/models").json.models, {})
+  local r = post("/admin/models/load", { id = "tiny" })
+  lu.assertEquals({ r.status, r.json.status }, { 202, "loading" })
+  lu.assertTrue(client.wait(function() return ctx.pool.n == 1 end))
+  local m = get("/admin/models").json.models[1]
+  lu.assertEquals({ m.id, m.status, m.inflight }, { "tiny:latest", "ready", 0 })
+  lu.assertEquals(post("/admin/models/load", { id = "x", path = "/etc/passwd" }).status, 400)
+  lu.assertEquals(post("/admin/models/load", { id = "nope" }).status, 404)
+  lu.assertEquals(post("/admin/models/unload", { id = "tiny" }).json.status, "unloaded")
+  lu.assertEquals(post("/admin/models/unload", { id = "tiny" }).status, 404)
+  lu.assertEquals(get("/admin/health").json.pool.loaded, 0)
+  post("/models/load", { model = "tiny" })
+  local status = {}
+  for _, d in ipairs(get("/models").json.data) do status[d.id] = d.status.value end
+  lu.assertEquals({ status["tiny:latest"], status["other:latest"] }, { "loaded", "unloaded" })
+  lu.assertEquals(get("/ready").json, { ready = true, model = "tiny:latest", models = { "tiny:latest" }, queue = 0 })
+end
+
+TestRoutes = {}
+TestRoutes.tearDown = stop
+
+-- The whole live table: no key, a user's key, an admin key.
+function TestRoutes:test_walk_with_each_key()
+  start({ api_key = "user", admin_key = "admin" })
+  local open = { ["GET /health"] = true, ["GET /v1/health"] = true, ["GET /ready"] = true, ["GET /"] = true }
+  local function call(route, key)
+    local path = route.path:gsub("/[:*]%w+", "/x")
+    local body = route.method ~= "GET" and route.method ~= "HEAD" and "{}" or nil
+    ctx.auth.failures, ctx.auth.n_failures = {}, 0
+    return client.request(port, route.method, path, body, key and { Authorization = "Bearer " .. key }).status
+  end
+  lu.assertTrue(#ctx.routes.list > 60)
+  for _, route in ipairs(ctx.routes.list) do
+    local name = route.method .. " " .. route.path
+    local none, with_user, with_admin = call(route), call(route, "user"), call(route, "admin")
+    lu.assertEquals(none == 401, not open[name], name .. " without a key: " .. none)
+    lu.assertEquals(with_user == 403, route.scope == "admin", name .. " with a user's key: " .. with_user)
+    lu.assertTrue(with_admin ~= 401 and with_admin ~= 403 and with_admin ~= 500, name .. " with an admin's key: " .. with_admin)
+  end
+end
+
+function TestRoutes:test_a_route_without_scope_is_an_error()
+  start()
+  lu.assertError(function() ctx.routes:add("GET", "/x", { dialect = "openai", handler = print }) end)
+end
+
+TestPolicy = {}
+TestPolicy.tearDown = stop
+
+local function waiting(n_by_key)
+  local out, id = {}, 0
+  for _, kn in ipairs(n_by_key) do
+    for _ = 1, kn[2] do
+      id = id + 1
+      out[id] = { id = id, key = kn[1], priority = kn[3] or 0, arrived = id, n_prompt = 10 }
+    end
+  end
+  return { waiting = out, running = {}, stats = {} }
+end
+
+function TestPolicy:test_shipped_orders()
+  start()
+  lu.assertEquals(require("mtx.sched.fcfs")(waiting({ { "a", 2 }, { "b", 1, 5 } })).order, { 3, 1, 2 })
+  lu.assertEquals(require("mtx.sched.fair")(waiting({ { "a", 4 }, { "b", 1 } })).order, { 1, 5, 2, 3, 4 })
+end
+
+local function run_two(n)
+  ctx.pool.loaded = ctx.pool.loaded
+  post("/api/generate", { model = "tiny", prompt = "x", stream = false })
+  local e = fake.engines[#fake.engines]
+  e.frozen = true
+  local all = {}
+  for i = 1, n do
+    local body = cjson.encode({ model = "tiny", prompt = "@say{a}", stream = false })
+    all[i] = client.connect(port)
+    all[i]:send("POST /api/generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  end
+  client.wait(function() return #e.waiting == n end, 1000)
+  local got = e.policies[#e.policies]
+  e.frozen = nil
+  for i = 1, n do
+    lu.assertTrue(all[i]:until_found("done"))
+    all[i]:close()
+  end
+  return got
+end
+
+function TestPolicy:test_user_file_and_reload()
+  local path = temp("return function(view) local o = {} for i, j in ipairs(view.waiting) do o[i] = j.id end table.sort(o, function(a, b) return a > b end) return { order = o, step_tokens = 99 } end")
+  start({ policy = path })
+  local p = run_two(3)
+  lu.assertEquals(p.step_tokens, 99)
+  lu.assertTrue(p.order[1] > p.order[2] and p.order[2] > p.order[3])
+  local f = io.open(path, "w")
+  f:write("return function(view) return { prefill_tokens = 7 } end")
+  f:close()
+  lu.assertEquals(post("/admin/reload", "{}").json.reloaded[1], "policy")
+  lu.assertEquals(run_two(2).prefill_tokens, 7)
+  f = io.open(path, "w")
+  f:write("this is not Lua")
+  f:close()
+  lu.assertEquals(post("/admin/reload", "{}").status, 400)
+  lu.assertEquals(run_two(2).prefill_tokens, 7)
+end
+
+function TestPolicy:test_bad_policies_fall_back()
+  for _, body in ipairs({ "error('x')", "while true do end", "return 5", "return { step_tokens = -1 }", "return { order = 5 }" }) do
+    start({ policy = temp("return function(view) " .. body .. " end"), log_level = "error" }, function(deps) deps.log_out = { write = function() end } end)
+    local p = run_two(2)
+    lu.assertTrue(p.order[1] < p.order[2], body)
+    stop()
+  end
+  start()
+end
+
+function TestPolicy:test_missing_policy_refuses_to_start()
+  start()
+  local c = assert(config.load({ env = function() end, flags = { policy = "/nonexistent.lua" } }))
+  lu.assertNil((require("mtx.serve").new(c, fake.deps())))
+end
+
+TestSandbox = {}
+
+local function try(code, ...)
+  local f = assert(sandbox.load_file(temp(code)))
+  return sandbox.call(f, 2000000, ...)
+end
+
+function TestSandbox:test_what_is_not_there()
+  for _, name in ipairs({ "io", "require", "load", "loadfile", "dofile", "package", "debug", "collectgarbage", "print", "os.execute", "os.remove", "os.getenv", "string.dump", "coroutine" }) do
+    local ok, v = try("return " .. name)
+    lu.assertTrue(ok == false or v == nil, name)
+  end
+  lu.assertNil((sandbox.load_file(temp("\27Lua"))))
+  local _, mt = try("return getmetatable('')")
+  lu.assertNil(mt)
+end
+
+function TestSandbox:test_limits()
+  for _, code in ipairs({ "while true do end", "pcall(function() while true do end end) while true do end", "local t = {} while true do t[#t+1] = ('x'):rep(1000) .. #t end",
+    "return ('x'):rep(1e9)", "return string.rep('x', 1e9)", "local s = 'x' while true do s = s .. s end", "return ('a'):rep(30):find(('a*'):rep(30) .. 'b')",
+    "return ('x'):rep(8000000):find('.-.-.-b')", "local function f() return f() end f()", "local function f() return 1 + f() end f()" }) do
+    local ok = try(code)
+    lu.assertFalse(ok, code)
+  end
+  lu.assertEquals(("x"):rep(3), "xxx")
+  local ok, n = try("local s = 0 for i = 1, 1000 do s = s + i end return s")
+  lu.assertEquals({ ok, n }, { true, 500500 })
+  lu.assertEquals(#("x"):rep(10000000), 10000000, "the host keeps its own functions")
+end
+
+TestConfig = {}
+
+local function load_with(env, flags, file)
+  return config.load({ env = function(n) return env[n] end, flags = flags, file = file })
+end
+
+function TestConfig:test_layers_and_sources()
+  local path = temp("port = 1000, -- comment\nkeep_alive = '10m', origins = { 'https://a' }, parallel = 4")
+  local c = assert(load_with({ MTX_PORT = "2000", MATRICXON_MAX_LOADED_MODELS = "3", MTX_PARALLEL = "6" }, { parallel = "9" }, path))
+  lu.assertEquals({ c.values.port, c.sources.port }, { 2000, "MTX_PORT" })
+  lu.assertEquals({ c.values.keep_alive, c.sources.keep_alive }, { 600, path })
+  lu.assertEquals({ c.values.parallel, c.sources.parallel }, { 9, "--parallel" })
+  lu.assertEquals({ c.values.max_loaded_models, c.values.max_waiting, c.sources.max_waiting }, { 3, 256, "default" })
+  c = assert(load_with({ OLLAMA_HOST = "0.0.0.0:9999" }, {}))
+  lu.assertEquals({ c.values.host, c.values.port }, { "0.0.0.0", 9999 })
+  c = assert(load_with({ OLLAMA_HOST = "http://x:1/" }, {}))
+  lu.assertEquals({ c.values.host, c.values.port }, { "x", 1 })
+  lu.assertEquals(assert(load_with({ OLLAMA_KEEP_ALIVE = "-1" }, {})).values.keep_alive, math.huge)
+end
+
+function TestConfig:test_errors_name_the_source()
+  for _, c in ipairs({ { { MTX_PORT = "x" }, {}, "MTX_PORT" }, { {}, { port = "99999" }, "--port" }, { {}, { nope = "1" }, "--nope" }, { { MTX_KEEP_ALIVE = "soon" }, {}, "MTX_KEEP_ALIVE" },
+    { { MATRICXON_MEMORY_SAFETY_MARGIN = "5" }, {}, "MATRICXON" } }) do
+    local r, message = load_with(c[1], c[2])
+    lu.assertNil(r)
+    lu.assertStrContains(message, c[3])
+  end
+  for _, text in ipairs({ "port = os.time()", "return (function() end)()", "while true do end", "x = 1", "port = ", "port = ('x'):rep(9)", "return 5" }) do
+    lu.assertNil((load_with({}, {}, temp(text))), text)
+  end
+  lu.assertNil((load_with({}, {}, "/nonexistent")))
+end
+
+function TestConfig:test_flags()
+  local flags, words = config.parse_flags({ "a", "--port", "5", "--host=::1", "--insecure", "--no-metrics", "--api-key", "x", "--api-key=y" })
+  lu.assertEquals(flags, { port = "5", host = "::1", insecure = true, metrics = false, api_key = "x,y" })
+  lu.assertEquals(words, { "a" })
+  lu.assertNil((config.parse_flags({ "--nope" })))
+  lu.assertNil((config.parse_flags({ "--port" })))
+end
