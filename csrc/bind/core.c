@@ -7,6 +7,7 @@
 // Each opener pushes one value (a table or a function), stored as core[name].
 static const luaL_Reg OPENERS[] = {
   {"gguf", mtx_bind_gguf},
+  {"memory_cap", mtx_bind_memory_cap},
   {"sha256", mtx_bind_sha256},
   {"tokenizer", mtx_bind_tok},
 };

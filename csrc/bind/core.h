@@ -14,6 +14,7 @@ int mtx_bind_fail(lua_State *L, const mtx_err *err);
 
 // Openers, one per file of this folder, listed in core.c.
 int mtx_bind_gguf(lua_State *L);
+int mtx_bind_memory_cap(lua_State *L);
 int mtx_bind_sha256(lua_State *L);
 int mtx_bind_tok(lua_State *L);
 

@@ -7,12 +7,16 @@
 
 #include "bind/core.h"
 
-// One per Lua state, kept by the registry; wraps the allocator found at first use.
+// Wraps the allocator of the first state that asks (the server's); static,
+// because a closing state still frees its last blocks through it.
 typedef struct {
+  const void *state;  // lua_topointer of that state's registry
   lua_Alloc f;
   void *ud;
   size_t used, cap;  // bytes; cap 0 = none
 } meter;
+
+static meter the_meter;
 
 static void *metered(void *ud, void *p, size_t osize, size_t nsize) {
   meter *m = ud;
@@ -24,20 +28,14 @@ static void *metered(void *ud, void *p, size_t osize, size_t nsize) {
 }
 
 static meter *get_meter(lua_State *L) {
-  static const char key = 0;
-  lua_rawgetp(L, LUA_REGISTRYINDEX, &key);
-  meter *m = lua_touserdata(L, -1);
+  meter *m = &the_meter;
+  lua_pushvalue(L, LUA_REGISTRYINDEX);
+  const void *state = lua_topointer(L, -1);
   lua_pop(L, 1);
-  if (m) return m;
-  // The meter outlives every Lua object: it is freed by no one, as the state's
-  // closing still allocates and frees through it.
-  void *ud;
-  lua_Alloc f = lua_getallocf(L, &ud);
-  m = f(ud, NULL, 0, sizeof *m);
-  if (!m) luaL_error(L, "not enough memory");
-  *m = (meter){.f = f, .ud = ud};
-  lua_pushlightuserdata(L, m);
-  lua_rawsetp(L, LUA_REGISTRYINDEX, &key);
+  if (m->state == state) return m;
+  if (m->state) luaL_error(L, "memory_cap is in use by another Lua state");
+  m->f = lua_getallocf(L, &m->ud);
+  m->state = state;
   lua_setallocf(L, metered, m);
   return m;
 }

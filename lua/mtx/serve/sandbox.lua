@@ -2,12 +2,14 @@
 -- Running a user's Lua inside the server: an environment without files, network,
 -- processes, bytecode or debug; an instruction limit on every call; string and
 -- table functions that could eat memory or time in one C call are bounded.
+local memory_cap = require("mtx.core").memory_cap
+
 local sandbox = {}
 
 -- Bytes one string.rep or table.concat may make; instructions of one call by default.
 local MAX_STRING, DEFAULT_INSTRUCTIONS = 8 << 20, 50000000
 -- Growth of the Lua heap allowed within one call.
-local MAX_GROWTH_KB = 256 * 1024
+local MAX_GROWTH = 128 << 20
 
 local function copy(t, names)
   local out = {}
@@ -85,19 +87,20 @@ local safe_string
 function sandbox.call(f, instructions, ...)
   safe_string = safe_string or bounded_string()
   local left, step = instructions or DEFAULT_INSTRUCTIONS, 10000
-  local heap = collectgarbage("count")
   local over = false
   local co = coroutine.create(f)
   debug.sethook(co, function()
     left = left - step
-    if over or left <= 0 or collectgarbage("count") - heap > MAX_GROWTH_KB then
+    if over or left <= 0 then
       over = true
       error(sandbox.LIMIT, 0)
     end
   end, "", step)
   local outer = string_meta.__index
   string_meta.__index = safe_string
+  memory_cap(MAX_GROWTH)
   local r = table.pack(coroutine.resume(co, ...))
+  memory_cap(nil)
   string_meta.__index = outer
   if r[1] and coroutine.status(co) ~= "dead" then
     coroutine.close(co)
