@@ -8,6 +8,7 @@ local check = require("mtx.api.check")
 local ids = require("mtx.serve.ids")
 local prompt = require("mtx.prompt")
 local request = require("mtx.request")
+local toolloop = require("mtx.serve.toolloop")
 
 local generate = {}
 
@@ -132,14 +133,26 @@ function ON.start(job, choice, ev)
 end
 
 function ON.token(job, choice, ev)
+  if choice.stopped then return end
   if not choice.first_ms then
     choice.first_ms = (uv.hrtime() - job.t0) / 1e6
     job.ctx.on_first_token(job, choice)
   end
   if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
   local logprobs = ev.logprobs and named(job.loaded, ev.logprobs)
-  local hook = job.ctx.on_token
-  if hook then hook(job, choice, ev) end
+  if job.token_hook then
+    local ok, text, fault = pcall(job.ctx.script.token, job.ctx.script, ev.text, job.req)
+    if not ok then
+      fault = text
+      if not check.is_fault(fault) then error(fault, 0) end
+    end
+    if fault or text == false then
+      choice.fault = choice.fault or fault
+      choice.stopped = true
+      return job.loaded.engine:cancel(choice.id)
+    end
+    ev.text = text
+  end
   local parser = choice.parser
   if not parser then
     if ev.text ~= "" or logprobs then emit(job, { kind = "text", text = ev.text, logprobs = logprobs }, choice) end
@@ -175,7 +188,7 @@ function ON.done(job, choice, ev)
     for _, e in ipairs(events) do emit(job, e, choice) end
   end
   local reason = ev.reason
-  if reason == "stop_string" then reason = "stop" end
+  if reason == "stop_string" or (choice.stopped and reason == "cancelled") then reason = choice.fault and "error" or "stop" end
   if reason == "stop" and choice.n_calls > 0 then reason = "tool_calls" end
   job.n_left = job.n_left - 1
   local u = job.usage
@@ -196,7 +209,7 @@ function ON.done(job, choice, ev)
     release(job)
   end
   emit(job, { kind = "done", reason = reason, stop_string = ev.stop_string, last = last,
-    fault = ev.reason == "error" and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
+    fault = choice.fault or ev.reason == "error" and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
 end
 
 local function submit(job, choice, tokens, sampler)
@@ -219,10 +232,7 @@ local function submit(job, choice, tokens, sampler)
   l.handlers[id] = function(ev) return ON[ev.kind](job, choice, ev) end
 end
 
--- Starts the request. sink(event) is called from the event loop, never from
--- within start. req.key: the caller's key entry. Raises a Fault; gives the job
--- {req, loaded, usage, seed, cancel}.
-function generate.start(ctx, req, sink)
+local function start_once(ctx, req, sink)
   local t0 = uv.hrtime()
   local loaded = generate.model(ctx, req, "completion")
   check_abilities(loaded, req)
@@ -245,6 +255,9 @@ function generate.start(ctx, req, sink)
   if req.echo then
     req.prompt_texts = {}
     for i, p in ipairs(prompts) do req.prompt_texts[i] = loaded.model:detokenize(p) end
+  end
+  if ctx.script and ctx.script:has("token") and not req.from_script then
+    job.token_hook, req.script_view = true, { model = req.model, key = req.key and req.key.name or "", seed = sampler.seed }
   end
   ctx.pool:hold(loaded)
   ctx.n_jobs = ctx.n_jobs + 1
@@ -275,6 +288,17 @@ end
 -- Stops the work; a done event with reason "cancelled" follows for each choice.
 function Job:cancel()
   for id in pairs(self.by_id) do self.loaded.engine:cancel(id) end
+end
+
+-- Starts the request. sink(event) is called from the event loop, never from
+-- within start. req.key: the caller's key entry. Raises a Fault; gives the job
+-- {req, loaded, usage, seed, cancel}.
+function generate.start(ctx, req, sink)
+  if ctx.script and not req.from_script then
+    ctx.script:request(req)
+    if toolloop.wanted(ctx, req) then return toolloop.start(ctx, req, sink, start_once) end
+  end
+  return start_once(ctx, req, sink)
 end
 
 return generate

@@ -6,9 +6,15 @@ local check = require("mtx.api.check")
 
 local prompt = {}
 
--- render(loaded, messages, req) -> {text, spans} | nil, message (see mtx/serve/models.lua).
+-- ctx.render(loaded, messages, req) -> {text, spans} | nil, message (mtx/serve/models.lua).
+-- A prompt the owner's script changed is the owner's: its marks count as written.
 local function rendered(ctx, loaded, messages, req)
-  return ctx.render(loaded, messages, req)
+  local r, message = ctx.render(loaded, messages, req)
+  if r and ctx.script and not req.from_script then
+    local text = ctx.script:prompt(r.text, req)
+    if text ~= r.text then r = { text = text } end
+  end
+  return r, message
 end
 
 local function fold_to_front(messages)

@@ -87,7 +87,7 @@ function Policy:changed(l, reason)
   local answer, message
   if not self.broken then
     local ok, result = sandbox.call(self.f, self.own and INSTRUCTIONS or nil, view)
-    if ok then answer, message = checked(result, view) else message = result end
+    if ok then answer, message = checked(result, view) else message = tostring(result) end
     if not answer then
       self.broken = true
       self.ctx.log("error", "policy failed, fcfs answers until it is reloaded", { policy = self.ctx.config.policy, error = message })

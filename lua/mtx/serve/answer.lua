@@ -81,7 +81,7 @@ function answer.run(ctx, x, req, make_writer, on_done)
   req.key = x.key
   local collect = answer.collector()
   local job, writer, ping
-  local streamed, keep = req.stream, not req.stream or on_done
+  local streamed, keep = req.stream, not req.stream or on_done or (ctx.script and ctx.script:has("response"))
   local function fail_late(fault)
     local _, body = errors.of(x.route.dialect, fault, x.id)
     x:write(writer:fault(body))
@@ -96,6 +96,7 @@ function answer.run(ctx, x, req, make_writer, on_done)
       return ctx.app:fail(x, collect.fault)
     end
     add_context(result, job)
+    if ctx.script then ctx.script:response(result, req) end
     if on_done then on_done(result, job) end
     if streamed then
       x:write(writer:close(result))

@@ -82,6 +82,10 @@ function App:head(x)
   end
   if (req.headers.origin or req.method == "OPTIONS") and not cors(self, x) then return nil end
   local route, params, allowed = ctx.routes:match(req.method, req.path)
+  if not route and ctx.script then
+    local own, own_params = ctx.script.state.routes:match(req.method, req.path)
+    if own then route, params = own, own_params end
+  end
   if not route then
     if params == "method" then
       x:header("Allow", allowed)

@@ -13,6 +13,7 @@ local models = require("mtx.serve.models")
 local origin = require("mtx.serve.origin")
 local routes = require("mtx.routes")
 local sched = require("mtx.sched")
+local script = require("mtx.serve.script")
 local telemetry = require("mtx.serve.telemetry")
 
 local serve = {}
@@ -79,6 +80,10 @@ function serve.new(config, deps)
     log = log.new({ level = values.log_level, format = values.log_format, out = deps.log_out }),
     machine = (uv.os_gethostname() or ""):lower(), version = serve.VERSION, deps = deps, started = os.time() }
   ctx.app = app.new(ctx)
+  if values.script ~= "" then
+    ctx.script, message = script.new(ctx)
+    if not ctx.script then return nil, message end
+  end
   models.attach(ctx)
   ctx.policy, message = sched.new(ctx)
   if not ctx.policy then return nil, message end
@@ -137,6 +142,7 @@ function serve.drain(ctx, on_done)
     if ctx.cancel_all then ctx.cancel_all() end
   end, function()
     if ctx.close_models then ctx.close_models() end
+    if ctx.script then ctx.script:close() end
     if on_done then on_done() end
   end)
 end

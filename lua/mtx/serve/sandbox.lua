@@ -26,7 +26,7 @@ local function bounded_string()
   -- Patterns can take exponential time inside one C call: bound text and wildcards.
   local function guard(text, pattern)
     if #text > 1 << 20 then error("pattern functions take at most 1 MiB of text here", 3) end
-    local _, wild = pattern:gsub("[%*%+%-]", "")
+    local _, wild = string.gsub(pattern, "[%*%+%-]", "")
     if wild > 8 or #pattern > 500 then error("pattern too complex here", 3) end
     if wild > 2 and #text > 16384 then error("pattern too complex for a long text", 3) end
   end
@@ -53,6 +53,20 @@ local function bounded_table()
   return t
 end
 
+local string_meta, host_string = getmetatable(""), string
+local safe_string
+
+-- Wraps a function of the server that scripts may call: it runs with the
+-- server's own string functions.
+function sandbox.host(f)
+  return function(...)
+    string_meta.__index = host_string
+    local r = table.pack(f(...))
+    string_meta.__index = safe_string
+    return table.unpack(r, 1, r.n)
+  end
+end
+
 -- A fresh environment. extra: names added to it.
 function sandbox.environment(extra)
   local env = copy(_G, { "assert", "error", "ipairs", "next", "pairs", "select", "tonumber", "tostring", "type", "rawequal", "rawlen", "rawget", "rawset" })
@@ -63,6 +77,7 @@ function sandbox.environment(extra)
   -- pcall must not swallow the limit: the marker error goes through.
   env.pcall = function(f, ...)
     local r = table.pack(pcall(f, ...))
+    string_meta.__index = safe_string
     if not r[1] and r[2] == sandbox.LIMIT then error(sandbox.LIMIT, 0) end
     return table.unpack(r, 1, r.n)
   end
@@ -79,36 +94,45 @@ end
 -- Error value of a call that ran too long or took too much memory.
 sandbox.LIMIT = setmetatable({}, { __tostring = function() return "the script took too many instructions or too much memory" end })
 
-local string_meta = getmetatable("")
-local safe_string
+local Task = {}
+Task.__index = Task
 
--- Calls f(...) under the limit: true, results... or false, error. Methods of
--- strings ("x"):rep(n) reach the bounded functions too while f runs.
-function sandbox.call(f, instructions, ...)
-  safe_string = safe_string or bounded_string()
-  local left, step = instructions or DEFAULT_INSTRUCTIONS, 10000
-  local over = false
-  local co = coroutine.create(f)
-  debug.sethook(co, function()
-    left = left - step
-    if over or left <= 0 then
-      over = true
-      error(sandbox.LIMIT, 0)
-    end
+-- f as a coroutine with a budget of instructions over all its turns.
+function sandbox.task(f, instructions)
+  local task = setmetatable({ left = instructions or DEFAULT_INSTRUCTIONS, co = coroutine.create(f) }, Task)
+  local step = 10000
+  debug.sethook(task.co, function()
+    task.left = task.left - step
+    if task.left <= 0 then error(sandbox.LIMIT, 0) end
   end, "", step)
+  return task
+end
+
+-- Runs until the end or the next yield: true, values... or false, error. While it
+-- runs the heap may grow only so far, and methods of strings ("x"):rep(n) reach
+-- the bounded functions too.
+function Task:resume(...)
+  safe_string = safe_string or bounded_string()
   local outer = string_meta.__index
   string_meta.__index = safe_string
   memory_cap(MAX_GROWTH)
-  local r = table.pack(coroutine.resume(co, ...))
+  local r = table.pack(coroutine.resume(self.co, ...))
   memory_cap(nil)
   string_meta.__index = outer
-  if r[1] and coroutine.status(co) ~= "dead" then
-    coroutine.close(co)
-    return false, "a script must not yield here"
+  return table.unpack(r, 1, r.n)
+end
+
+function Task:dead() return coroutine.status(self.co) == "dead" end
+
+-- Calls f(...) under the limit: true, results... or false, error (any value).
+function sandbox.call(f, instructions, ...)
+  local task = sandbox.task(f, instructions)
+  local r = table.pack(task:resume(...))
+  if r[1] and not task:dead() then
+    coroutine.close(task.co)
+    return false, "a script must not wait here"
   end
-  if not r[1] then
-    return false, tostring(r[2])
-  end
+  if not r[1] and r[2] == sandbox.LIMIT then r[2] = tostring(r[2]) end
   return table.unpack(r, 1, r.n)
 end
 

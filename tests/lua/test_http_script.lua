@@ -1,0 +1,179 @@
+-- SPDX-License-Identifier: MIT
+-- The owner's script: the examples as they are, every hook, faults that end one
+-- request only, and live reload.
+local lu = require("luaunit")
+local fake = require("fake_engine")
+local fixture = require("http_fixture")
+local serve = require("mtx.serve")
+local config = require("mtx.config")
+local client = require("http_client")
+
+local ctx, port
+
+local function temp(text)
+  local path = os.tmpname()
+  local f = assert(io.open(path, "w"))
+  f:write(text)
+  f:close()
+  return path
+end
+
+local function start(path, flags)
+  flags = flags or {}
+  flags.script = path
+  ctx = fixture.start(flags, function(deps) deps.log_out = { write = function() end } end)
+  port = ctx.port
+end
+
+local function chat(text, more)
+  local body = { model = "tiny", messages = { { role = "user", content = text } } }
+  for k, v in pairs(more or {}) do body[k] = v end
+  return client.request(port, "POST", "/v1/chat/completions", body, more and more.headers)
+end
+
+local function said(r) return r.json.choices[1].message.content end
+
+TestExamples = {}
+function TestExamples:tearDown() fixture.stop(ctx) end
+
+function TestExamples:test_router()
+  start("examples/serve/router.lua")
+  chat("hi")
+  lu.assertEquals(ctx.pool:list()[1].name, "tiny:latest")
+  chat("```code```", { model = "tiny" })
+  lu.assertNotNil(ctx.pool.loaded["other:latest"])
+end
+
+function TestExamples:test_json_repair()
+  start("examples/serve/json_repair.lua")
+  fake.reply = function() return 'Here: {"a": {"b": 1}} hope it helps' end
+  lu.assertEquals(said(chat("x")), '{"a": {"b": 1}}')
+  fake.reply = function() return "no json {" end
+  lu.assertEquals(said(chat("x")), "no json {")
+end
+
+function TestExamples:test_best_of_n()
+  start("examples/serve/best_of_n.lua")
+  local r = client.request(port, "POST", "/best", { prompt = "@say{a b}", n = 3 })
+  lu.assertEquals({ r.status, r.json.text, r.json.candidates, r.json.score }, { 200, "a b", 3, -0.25 })
+  lu.assertEquals(client.request(port, "POST", "/best", "{}").json.error.message, "prompt is required")
+  lu.assertEquals(#fake.engines[1].submitted, 3)
+end
+
+function TestExamples:test_tool_loop()
+  start("examples/serve/tool_loop.lua")
+  fake.reply = function(prompt)
+    if prompt:find('{"sum":5}', 1, true) then return "The sum is 5" end
+    return '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>'
+  end
+  local r = chat("2 + 3?")
+  lu.assertEquals({ said(r), r.json.choices[1].finish_reason, r.json.choices[1].message.tool_calls }, { "The sum is 5", "stop", nil })
+  lu.assertEquals(#fake.engines[1].submitted, 2)
+  local ev = client.sse(chat("2 + 3?", { stream = true }).body)
+  local text = ""
+  for _, e in ipairs(ev) do if e.data ~= "[DONE]" and e.data.choices[1] then text = text .. (e.data.choices[1].delta.content or "") end end
+  lu.assertEquals(text, "The sum is 5")
+  fake.reply = function() return '<tool_call>{"name":"add","arguments":{"a":2,"b":3}}</tool_call>' end
+  lu.assertEquals(chat("for ever").status, 200)
+  fake.reply = function(prompt)
+    if prompt:find("Error", 1, true) then return "sorry" end
+    return '<tool_call>{"name":"add","arguments":{"a":"x"}}</tool_call>'
+  end
+  lu.assertEquals(said(chat("bad")), "sorry")
+end
+
+function TestExamples:test_ledger()
+  start("examples/serve/ledger.lua")
+  local r = chat("@long{1000}")
+  lu.assertEquals(r.status, 200)
+  lu.assertEquals(chat("x").status, 429)
+  local l = client.request(port, "GET", "/ledger").json
+  lu.assertTrue(l.used.anonymous >= 1000)
+end
+
+TestScript = {}
+function TestScript:tearDown() fixture.stop(ctx) end
+
+function TestScript:test_hooks()
+  start(temp([[
+    mtx.on("request", function(r) r.max_tokens = 5 r.sampler.temperature = 0 end)
+    mtx.on("prompt", function(text) return (text:gsub("cat", "dog")) end)
+    mtx.on("token", function(text) if text == "stop " then return false end return text:upper() end)
+  ]]))
+  local seen
+  fake.reply = function(prompt) seen = prompt return "one two stop three" end
+  local r = chat("a cat")
+  lu.assertEquals({ said(r), r.json.choices[1].finish_reason }, { "ONE TWO ", "stop" })
+  lu.assertStrContains(seen, "a dog")
+  lu.assertEquals({ fake.engines[1].submitted[1].sampler.temperature, fake.engines[1].submitted[1].max_tokens }, { 0, 5 })
+end
+
+function TestScript:test_faults_end_one_request_only()
+  for _, code in ipairs({ 'mtx.on("request", function(r) if r.messages[1].content == "bad" then error("x") end end)',
+    'mtx.on("request", function(r) if r.messages[1].content == "bad" then while true do end end end)',
+    'mtx.on("request", function(r) if r.messages[1].content == "bad" then local s = "x" while true do s = s .. s end end end)',
+    'mtx.on("prompt", function(t) if t:find("bad", 1, true) then return 5 end end)',
+    'mtx.on("token", function(t) if t:find("bad", 1, true) then local x = nil .. "a" end end)',
+    'mtx.on("token", function(t) if t:find("bad", 1, true) then while true do end end end)',
+    'mtx.on("response", function(r) if r.choices[1].text:find("bad", 1, true) then error({}) end end)' }) do
+    start(temp(code))
+    local r = chat("bad")
+    lu.assertEquals(r.status, 500, code)
+    lu.assertStrContains(r.json.error.message, "script")
+    lu.assertEquals(chat("good").status, 200, code)
+    lu.assertEquals(ctx.n_jobs, 0, code)
+    fixture.stop(ctx)
+  end
+  start(temp(""))
+end
+
+function TestScript:test_routes_timers_and_store()
+  start(temp([[
+    mtx.store.n = mtx.store.n or 0
+    mtx.timer(0.05, function() mtx.store.n = mtx.store.n + 1 end)
+    mtx.route("GET", "/n/:who", function(q) return 200, { n = mtx.store.n, who = q.params.who, x = q.query.x } end)
+    mtx.route("GET", "/loop", function() while true do end end)
+    mtx.route("GET", "/bad", function() return "no" end)
+    mtx.route("POST", "/admin/mine", function(q) return 201, q.body end, { scope = "admin" })
+  ]]), { api_key = "u", admin_key = "a" })
+  local U, A = { Authorization = "Bearer u" }, { Authorization = "Bearer a" }
+  client.sleep(130)
+  local r = client.request(port, "GET", "/n/me?x=1", nil, U)
+  lu.assertEquals({ r.json.who, r.json.x }, { "me", "1" })
+  lu.assertTrue(r.json.n >= 1)
+  lu.assertEquals(client.request(port, "GET", "/n/me").status, 401)
+  lu.assertEquals(client.request(port, "GET", "/loop", nil, U).status, 500)
+  lu.assertEquals(client.request(port, "GET", "/bad", nil, U).status, 500)
+  lu.assertEquals(client.request(port, "POST", "/admin/mine", "x", U).status, 403)
+  lu.assertEquals(client.request(port, "POST", "/admin/mine", "x", A).status, 201)
+end
+
+function TestScript:test_reload_under_a_running_stream()
+  local path = temp('mtx.on("token", function(t) return "A" end)')
+  start(path)
+  local body = '{"model":"tiny","messages":[{"role":"user","content":"@slow{5}@long{40}"}],"stream":true}'
+  local c = client.connect(port)
+  c:send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  lu.assertTrue(c:until_found('"A"'))
+  local f = io.open(path, "w")
+  f:write('mtx.on("token", function(t) return "B" end)')
+  f:close()
+  lu.assertEquals(client.request(port, "POST", "/admin/reload", "{}").status, 200)
+  lu.assertTrue(c:until_closed())
+  lu.assertStrContains(c.data, "[DONE]")
+  lu.assertStrContains(c.data, '"B"')
+  c:close()
+  f = io.open(path, "w")
+  f:write("nonsense")
+  f:close()
+  lu.assertEquals(client.request(port, "POST", "/admin/reload", "{}").status, 400)
+  lu.assertEquals(said(chat("x y")):sub(1, 1), "B")
+end
+
+function TestScript:test_bad_files_refuse_to_start()
+  start(temp(""))
+  for _, code in ipairs({ "nonsense", "error('x')", "while true do end", "mtx.on('nope', function() end)", "mtx.route('GET', '/x', 5, { scope = 'all' })", "io.write('x')" }) do
+    local c = assert(config.load({ env = function() end, flags = { script = temp(code) } }))
+    lu.assertNil((serve.new(c, fake.deps())), code)
+  end
+end
