@@ -35,6 +35,10 @@ LANES_INLINE int mm_ss_bytes(const mtx_pack p) {
     default: return mm_rare(p).ss_bytes;
   }
 }
+// Blocks of 32 to a chunk.
+LANES_INLINE int64_t mm_chunk(const mtx_pack p) {
+  return mtx_chunk(mm_s_bytes(p), mm_ss_bytes(p), mm_is_rare(p) ? mm_rare(p).blocks : 8);
+}
 // Most columns per unpacked block.
 LANES_INLINE int mm_columns(const mtx_pack p) { return mm_is_rare(p) ? MM_RARE_NC : MM_NC; }
 // log2 of what the unsigned bytes of the unpacked vectors exceed the integers by; -1: nothing.
@@ -165,35 +169,40 @@ LANES_INLINE void mm_finish(float *y, mf sum, int64_t n, bool accumulate) {
     mf_store(y, accumulate ? mf_add(mf_load(y), sum) : sum);
     return;
   }
-  float part[MM_VL];
+  float part[MM_VL];  // n may be negative: no lane exists
   mf_store(part, sum);
   for (int64_t i = 0; i < n; i++) y[i] = accumulate ? y[i] + part[i] : part[i];
 }
 
-// NC columns of one group, lanes [l, l + MM_VL).
-LANES_INLINE void mm_tile(const mtx_pack p, const int nc, const mtx_mm_args *a, const uint8_t *group, int l,
+// nc columns of one group; lanes [l, l + np * MM_VL), of which n_lanes exist.
+LANES_INLINE void mm_tile(const mtx_pack p, const int nc, const int np, const mtx_mm_args *a, const uint8_t *group, int l,
                           const uint8_t *act, float *y, int64_t n_lanes) {
   const int64_t nb = a->k / 32;
-  const uint8_t *q = group + 4 * l, *s = group + nb * mm_q_bytes(p), *ss = s + nb * mm_s_bytes(p);
+  const uint8_t *chunk = group;
   mf acc[8];
-  for (int c = 0; c < nc; c++) acc[c] = p == MTX_PACK_TILE && a->resume ? mf_load(y + c * a->ldy) : mf_zero();
-  for (int64_t b = 0; b < nb; b++) {
-    mb w[8];
-    if (nc <= 2) {
-      mm_prefetch(q + MM_AHEAD, mm_q_bytes(p));
-      mm_prefetch(s + 8 * mm_s_bytes(p), mm_s_bytes(p));
+  for (int c = 0; c < nc * np; c++) acc[c] = mf_zero();
+  if (p == MTX_PACK_TILE && a->resume)
+    for (int c = 0; c < nc * np; c++) acc[c] = mf_load(y + c / np * a->ldy + c % np * MM_VL);
+  for (int64_t b = 0; b < nb; b += mm_chunk(p)) {
+    const int64_t n = nb - b < mm_chunk(p) ? nb - b : mm_chunk(p);
+    const uint8_t *s = chunk + mm_ss_bytes(p), *q = s + n * mm_s_bytes(p) + 4 * l;
+    for (int64_t i = 0; i < n; i++) {
+      for (int part = 0; part < np; part++) {
+        mb w[8];
+        if (mm_is_rare(p)) mm_rare_unpack(p, q - 4 * l, s, l + MM_VL * part, w);
+        else mm_unpack(p, q + 4 * MM_VL * part, w);
+        mm_scales sc = mm_load_scales(p, s, chunk, l + MM_VL * part);
+        for (int c = 0; c < nc; c++)
+          acc[c * np + part] = mm_block(p, w, &sc, (const mtx_q8 *)(const void *)(act + c * a->act_stride), acc[c * np + part]);
+      }
+      act += sizeof(mtx_q8);
+      q += mm_q_bytes(p);
+      s += mm_s_bytes(p);
     }
-    if (mm_is_rare(p)) mm_rare_unpack(p, q - 4 * l, s, l, w);
-    else mm_unpack(p, q, w);
-    mm_scales sc = mm_load_scales(p, s, ss, l);
-    for (int c = 0; c < nc; c++)
-      acc[c] = mm_block(p, w, &sc, (const mtx_q8 *)(const void *)(act + c * a->act_stride), acc[c]);
-    act += sizeof(mtx_q8);
-    q += mm_q_bytes(p);
-    s += mm_s_bytes(p);
-    if (mm_ss_bytes(p) && (b + 1) % (mm_is_rare(p) ? mm_rare(p).blocks : 8) == 0) ss += mm_ss_bytes(p);
+    chunk += mm_ss_bytes(p) + n * (mm_s_bytes(p) + mm_q_bytes(p));
   }
-  for (int c = 0; c < nc; c++) mm_finish(y + c * a->ldy, acc[c], n_lanes, a->accumulate);
+  for (int c = 0; c < nc * np; c++)
+    mm_finish(y + c / np * a->ldy + c % np * MM_VL, acc[c], n_lanes - c % np * MM_VL, a->accumulate);
 }
 
 // Columns are walked in parts that stay in the second-level cache while all groups pass by.
@@ -204,21 +213,21 @@ LANES_INLINE void mm_run(const mtx_pack p, const mtx_mm_args *a) {
   if (part < 2 * MM_NC) part = 2 * MM_NC;
   for (int64_t c0 = 0; c0 < a->n_cols; c0 += part) {
     int64_t c1 = c0 + part < a->n_cols ? c0 + part : a->n_cols;
-    for (int64_t g = 0; g < a->n_groups; g++)
-      for (int l = 0; l < 16; l += MM_VL) {
-        const uint8_t *group = a->data + g * a->group_bytes;
-        int64_t row = g * 16 + l, n = a->n_rows - row;
-        if (n <= 0) break;
-        int64_t c = c0;
-#define MM_COLUMNS(NC) mm_tile(p, NC, a, group, l, a->act + c * a->act_stride, a->y + c * a->ldy + row, n)
+    for (int64_t g = 0; g < a->n_groups; g++) {
+      const uint8_t *group = a->data + g * a->group_bytes;
+      int64_t n = a->n_rows - g * 16, c = c0;
+      float *y = a->y + g * 16;
+#define MM_COLUMNS(NC)                                                                                        \
+  for (int l = 0; l < 16 && l < n; l += MM_VL)                                                                \
+    mm_tile(p, NC, 1, a, group, l, a->act + c * a->act_stride, y + c * a->ldy + l, n - l)
 #if MM_NC >= 8
-        for (; c + 8 <= c1; c += 8) MM_COLUMNS(8);
+      for (; c + 8 <= c1; c += 8) MM_COLUMNS(8);
 #endif
-        for (; mm_columns(p) >= 4 && c + 4 <= c1; c += 4) MM_COLUMNS(4);
-        for (; mm_columns(p) >= 2 && c + 2 <= c1; c += 2) MM_COLUMNS(2);
-        for (; c < c1; c++) MM_COLUMNS(1);
+      for (; mm_columns(p) >= 4 && c + 4 <= c1; c += 4) MM_COLUMNS(4);
+      for (; mm_columns(p) >= 2 && c + 2 <= c1; c += 2) MM_COLUMNS(2);
 #undef MM_COLUMNS
-      }
+      for (; c < c1; c++) mm_tile(p, 1, 16 / MM_VL, a, group, 0, a->act + c * a->act_stride, y + c * a->ldy, n);
+    }
   }
 }
 
@@ -233,31 +242,28 @@ LANES_INLINE mf mm_weight(const mtx_pack p, const uint8_t *w) {
   }
 }
 
-LANES_INLINE void mm_float_tile(const mtx_pack p, const int nc, const mtx_mm_args *a, const uint8_t *group, int l,
+LANES_INLINE void mm_float_tile(const mtx_pack p, const int nc, const int np, const mtx_mm_args *a, const uint8_t *group, int l,
                                 const uint8_t *act, float *y, int64_t n_lanes) {
   const int size = p == MTX_PACK_F32 ? 4 : 2;
   const uint8_t *w = group + l * size;
-  mf acc[MM_FC][4];
-  for (int c = 0; c < nc; c++)
+  mf acc[MM_FC > 4 ? MM_FC : 4][4];
+  for (int c = 0; c < nc * np; c++)
     for (int j = 0; j < 4; j++) acc[c][j] = mf_zero();
-  int64_t k = 0;
-  for (; k + 4 <= a->k; k += 4) {
-    if (nc == 1) mm_prefetch(w + MM_AHEAD, 64 * size);
+  for (int64_t k = 0; k < a->k; k += 4, w += 64 * size, act += 16) {
+    const int m = a->k - k < 4 ? (int)(a->k - k) : 4;
     for (int j = 0; j < 4; j++) {
-      mf wj = mm_weight(p, w + 16 * size * j);
-      for (int c = 0; c < nc; c++)
-        acc[c][j] = mf_fma(wj, mf_set1(((const float *)(const void *)(act + c * a->act_stride))[j]), acc[c][j]);
+      if (m < 4 && j >= m) break;
+      for (int part = 0; part < np; part++) {
+        mf wj = mm_weight(p, w + 16 * size * j + size * MM_VL * part);
+        for (int c = 0; c < nc; c++)
+          acc[c * np + part][j] = mf_fma(wj, mf_set1(((const float *)(const void *)(act + c * a->act_stride))[j]), acc[c * np + part][j]);
+      }
     }
-    w += 64 * size;
-    act += 16;
   }
-  for (int j = 0; k + j < a->k && j < 3; j++) {
-    mf wj = mm_weight(p, w + 16 * size * j);
-    for (int c = 0; c < nc; c++)
-      acc[c][j] = mf_fma(wj, mf_set1(((const float *)(const void *)(act + c * a->act_stride))[j]), acc[c][j]);
+  for (int c = 0; c < nc * np; c++) {
+    mf sum = mf_add(mf_add(acc[c][0], acc[c][1]), mf_add(acc[c][2], acc[c][3]));
+    mm_finish(y + c / np * a->ldy + c % np * MM_VL, sum, n_lanes - c % np * MM_VL, a->accumulate);
   }
-  for (int c = 0; c < nc; c++)
-    mm_finish(y + c * a->ldy, mf_add(mf_add(acc[c][0], acc[c][1]), mf_add(acc[c][2], acc[c][3])), n_lanes, a->accumulate);
 }
 
 LANES_INLINE void mm_float_run(const mtx_pack p, const mtx_mm_args *a) {
@@ -265,17 +271,15 @@ LANES_INLINE void mm_float_run(const mtx_pack p, const mtx_mm_args *a) {
   if (part < 4 * MM_FC) part = 4 * MM_FC;
   for (int64_t c0 = 0; c0 < a->n_cols; c0 += part) {
     int64_t c1 = c0 + part < a->n_cols ? c0 + part : a->n_cols;
-    for (int64_t g = 0; g < a->n_groups; g++)
-      for (int l = 0; l < 16; l += MM_VL) {
-        const uint8_t *group = a->data + g * a->group_bytes;
-        int64_t row = g * 16 + l, n = a->n_rows - row;
-        if (n <= 0) break;
-        int64_t c = c0;
-#define MM_COLUMNS(NC) mm_float_tile(p, NC, a, group, l, a->act + c * a->act_stride, a->y + c * a->ldy + row, n)
-        for (; c + MM_FC <= c1; c += MM_FC) MM_COLUMNS(MM_FC);
-        for (; c < c1; c++) MM_COLUMNS(1);
-#undef MM_COLUMNS
-      }
+    for (int64_t g = 0; g < a->n_groups; g++) {
+      const uint8_t *group = a->data + g * a->group_bytes;
+      int64_t n = a->n_rows - g * 16, c = c0;
+      float *y = a->y + g * 16;
+      for (; c + MM_FC <= c1; c += MM_FC)
+        for (int l = 0; l < 16 && l < n; l += MM_VL)
+          mm_float_tile(p, MM_FC, 1, a, group, l, a->act + c * a->act_stride, y + c * a->ldy + l, n - l);
+      for (; c < c1; c++) mm_float_tile(p, 1, 16 / MM_VL, a, group, 0, a->act + c * a->act_stride, y + c * a->ldy, n);
+    }
   }
 }
 

@@ -58,13 +58,14 @@ void mtx_weight_init(mtx_weight *w, const mtx_qtype *type, int64_t n_out, int64_
 
 static uint8_t *group_at(const mtx_weight *w, int64_t g) { return (uint8_t *)w->data + (size_t)g * w->group_bytes; }
 
-// The three parts of a packed group, moved to file block b.
+// The three parts of a packed group at file block b.
 typedef struct { uint8_t *q, *s, *ss; } parts;
 static parts parts_at(const mtx_weight *w, const mtx_pack_layout *l, int64_t g, int64_t b) {
-  size_t nb = (size_t)w->k / 32;
-  uint8_t *base = group_at(w, g);
-  return (parts){base + (size_t)b * l->blocks * l->q_bytes, base + nb * l->q_bytes + (size_t)b * l->blocks * l->s_bytes,
-                 base + nb * (l->q_bytes + l->s_bytes) + (size_t)b * l->ss_bytes};
+  int64_t nb = w->k / 32, len = mtx_chunk(l->s_bytes, l->ss_bytes, l->blocks), first = b * l->blocks / len * len, i = b * l->blocks - first;
+  int64_t n = nb - first < len ? nb - first : len;
+  uint8_t *chunk = group_at(w, g) + first / len * l->ss_bytes + first * (l->q_bytes + l->s_bytes);
+  uint8_t *s = chunk + l->ss_bytes;
+  return (parts){s + n * l->s_bytes + i * l->q_bytes, s + i * l->s_bytes, chunk};
 }
 
 static void pack_floats(const mtx_weight *w, const uint8_t *rows, int64_t n, uint8_t *dst) {
@@ -138,18 +139,18 @@ void mtx_act_encode(mtx_act_format f, const float *x, int64_t k, int64_t b0, int
 // Blocks [b0, b0 + n) of a group in file layout -> tile.
 static void rows_unpack(const mtx_weight *w, const uint8_t *group, int64_t b0, int64_t n, uint8_t *tile) {
   size_t row = (size_t)w->k / w->type->block * w->type->block_bytes;
-  uint8_t *scales = tile + n * MTX_TILE_Q_BYTES;
-  for (int64_t b = 0; b < n; b++)
+  for (int64_t b = 0; b < n; b++, tile += MTX_TILE_S_BYTES + MTX_TILE_Q_BYTES)
     for (int r = 0; r < MTX_GROUP; r++) {
       int8_t q[32];
-      float scale[2], min[2], *s = (float *)(void *)(scales + b * MTX_TILE_S_BYTES) + r;
+      uint8_t *tq = tile + MTX_TILE_S_BYTES;
+      float scale[2], min[2], *s = (float *)(void *)tile + r;
       w->type->unpack(group + (size_t)r * row, b0 + b, q, scale, min);
       s[0] = scale[0], s[16] = scale[1], s[32] = min[0], s[48] = min[1];
       for (int v = 0; v < 8; v++) {
         uint32_t u;
         memcpy(&u, q + 4 * v, 4);
         u ^= 0x80808080u;
-        memcpy(tile + b * MTX_TILE_Q_BYTES + 64 * v + 4 * r, &u, 4);
+        memcpy(tq + 64 * v + 4 * r, &u, 4);
       }
     }
 }

@@ -12,10 +12,6 @@
 enum { MM_VL = 8, MM_FC = 3 };
 #define MM_NC 4
 #define MM_SIGNED 1
-#define MM_AHEAD 4096
-LANES_INLINE void mm_prefetch(const uint8_t *p, int bytes) {
-  for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-}
 
 typedef __m256 mf;
 typedef __m256i mi;

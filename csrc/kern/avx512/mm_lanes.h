@@ -7,10 +7,6 @@
 
 enum { MM_VL = 16, MM_FC = 6 };
 #define MM_NC 8
-#define MM_AHEAD 4096  // bytes: one small page
-LANES_INLINE void mm_prefetch(const uint8_t *p, int bytes) {
-  for (int i = 0; i < bytes; i += 64) _mm_prefetch((const char *)p + i, _MM_HINT_T0);
-}
 
 typedef __m512 mf;
 typedef __m512i mi;

@@ -8,8 +8,6 @@
 enum { MM_VL = 16, MM_FC = 2 };
 #define MM_NC 4        // most columns per unpacked block (4 or 8)
 #define MM_SIGNED 1    // full bytes are multiplied as signed ones
-#define MM_AHEAD 0
-LANES_INLINE void mm_prefetch(const uint8_t *p, int bytes) { (void)p; (void)bytes; }
 
 typedef vf mf;
 typedef struct { int32_t v[16]; } mi;
