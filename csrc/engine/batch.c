@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT
+// Which rows the next step evaluates.
+//
+// Runs are served in the policy's order, then by priority, then by arrival.
+// Every run that decodes gets its row; prompts share what is left of the step,
+// cut so that the decoding ones feel little of it. A waiting run is let in when
+// its prompt's pages are free beside those the running ones still need; the
+// prefix index gives up its entries for it. When pages run out later, the last
+// in order gives its own back and waits again: its tokens are known, so it goes
+// on where it was, bit for bit.
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/state.h"
+
+enum {
+  HEADROOM = 2 * MTX_PAGE_TOKENS,  // tokens beyond the prompt that must fit before a run is let in
+  MIN_CHUNK = 16,                  // prompt rows of a step at least
+};
+
+static int64_t to_feed(const mtx_engine *e, const mtx_run *r) {
+  return (int64_t)r->tokens.len - (r->seq >= 0 ? mtx_kv_seq_len(e->kv, r->seq) : 0);
+}
+
+static bool decodes(const mtx_engine *e, const mtx_run *r) { return !r->job && r->t_first > 0 && to_feed(e, r) == 1; }
+
+int mtx_run_compare(const mtx_run *a, const mtx_run *b) {
+  if ((a->job != NULL) != (b->job != NULL)) return a->job ? -1 : 1;  // somebody's thread is blocked on it
+  if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
+  if (a->priority != b->priority) return a->priority > b->priority ? -1 : 1;
+  return 0;
+}
+
+// ---- pages ----------------------------------------------------------------------
+
+static void leave(mtx_engine *e, mtx_run *r) {
+  mtx_kv_seq_free(e->kv, r->seq);
+  r->seq = -1;
+  if (r->start) r->start->n_logprobs = r->start->n_top = 0;
+  pthread_mutex_lock(&e->lock);
+  e->stats.n_preempted++;
+  pthread_mutex_unlock(&e->lock);
+}
+
+static bool has_rows(const mtx_engine *e, const mtx_run *r) {
+  for (int k = 0; k < e->n_rows; k++)
+    if (e->rows[k].seq == r->seq) return true;
+  return false;
+}
+
+bool mtx_batch_make_room(mtx_engine *e, const mtx_run *r) {
+  if (mtx_prefix_evict(e->prefix)) return true;
+  for (size_t i = e->n_runs; i-- > 0;) {
+    mtx_run *v = e->runs[i];
+    if (v != r && v->parked && v->seq >= 0 && !v->job) {
+      leave(e, v);
+      return true;
+    }
+  }
+  for (size_t i = e->n_runs; i-- > 0;) {
+    mtx_run *v = e->runs[i];
+    if (v == r) return false;  // everybody behind r has left already
+    if (v->seq < 0 || v->job || v->doomed || has_rows(e, v)) continue;
+    leave(e, v);
+    return true;
+  }
+  return false;
+}
+
+// Pages that running requests still need for the tokens they have.
+static int64_t promised(const mtx_engine *e, const mtx_run *except) {
+  int64_t n = 0;
+  for (size_t i = 0; i < e->n_runs; i++) {
+    const mtx_run *r = e->runs[i];
+    if (r != except && r->seq >= 0 && !r->doomed && !r->parked) n += mtx_kv_seq_pages_needed(e->kv, r->seq, to_feed(e, r));
+  }
+  return n;
+}
+
+static size_t n_running(const mtx_engine *e, const mtx_run *except) {
+  size_t n = 0;
+  for (size_t i = 0; i < e->n_runs; i++) {
+    const mtx_run *r = e->runs[i];
+    n += r != except && r->seq >= 0 && !r->doomed && !r->parked && !r->job;
+  }
+  return n;
+}
+
+// ---- admission --------------------------------------------------------------------
+
+static mtx_code take_sequence(mtx_engine *e, mtx_run *r, mtx_err *err) {
+  int64_t kept = 0, n = (int64_t)r->tokens.len;
+  int from = -1;
+  if (!r->job && r->cache_key && r->prompt_logprobs < 0)
+    from = mtx_prefix_find(e->prefix, r->cache_key, r->tokens.ptr, n - 1, &kept);
+  for (;;) {
+    mtx_code rc = from >= 0 ? mtx_kv_seq_fork(e->kv, from, kept, &r->seq, &kept, err) : mtx_kv_seq_new(e->kv, &r->seq, err);
+    if (rc != MTX_ELIMIT || !mtx_prefix_evict(e->prefix)) {
+      if (!rc && !r->started) r->n_cached = kept < r->n_prompt ? kept : r->n_prompt;
+      return rc;
+    }
+    kept = 0;
+    from = from >= 0 ? mtx_prefix_find(e->prefix, r->cache_key, r->tokens.ptr, n - 1, &kept) : -1;
+  }
+}
+
+// True when the run has a sequence now. False: it waits, or it was ended because it can never fit.
+static bool admit(mtx_engine *e, mtx_run *r) {
+  mtx_err err;
+  if (r->job && r->job->session->seq >= 0) {
+    r->seq = r->job->session->seq;
+    return true;
+  }
+  if (!r->job && n_running(e, r) >= (size_t)e->opts.n_parallel) return false;
+  mtx_code rc = take_sequence(e, r, &err);
+  if (rc && rc != MTX_ELIMIT) {
+    mtx_run_fail(e, r, &err);
+    return false;
+  }
+  if (!rc) {
+    int64_t room = r->n_max - (int64_t)r->tokens.len;
+    int64_t want = mtx_kv_seq_pages_needed(e->kv, r->seq, to_feed(e, r) + (room < HEADROOM ? room : HEADROOM));
+    int64_t others = promised(e, r);
+    while (want + others > mtx_kv_get_stats(e->kv).n_free && mtx_prefix_evict(e->prefix)) {}
+    mtx_kv_stats pages = mtx_kv_get_stats(e->kv);
+    if (want + others > pages.n_free) {
+      // Alone it may also use the headroom; if even the tokens do not fit, nothing that runs will free them.
+      want = mtx_kv_seq_pages_needed(e->kv, r->seq, to_feed(e, r));
+      if (n_running(e, r) || want + others > pages.n_free) {
+        mtx_fail(&err, MTX_ELIMIT, "%lld tokens need %lld pages of %d; %lld of %lld are free beside open sessions",
+                 (long long)r->tokens.len, (long long)want, MTX_PAGE_TOKENS, (long long)pages.n_free, (long long)pages.n_total);
+        mtx_kv_seq_free(e->kv, r->seq);
+        r->seq = -1;
+        rc = MTX_ELIMIT;
+      }
+    }
+  }
+  if (rc) {
+    bool others_run = false;
+    for (size_t i = 0; i < e->n_runs; i++) others_run |= e->runs[i] != r && e->runs[i]->seq >= 0 && !e->runs[i]->doomed;
+    if (!others_run) mtx_run_fail(e, r, &err);
+    return false;
+  }
+  if (r->job) r->job->session->seq = r->seq;
+  if (!r->t_start) {
+    r->t_start = mtx_now_ms();
+    if (!r->job) {
+      pthread_mutex_lock(&e->lock);
+      e->n_waiting--;
+      e->stats.n_prompt_tokens += r->n_prompt;
+      e->stats.n_cached_tokens += r->n_cached;
+      pthread_mutex_unlock(&e->lock);
+      if (!r->start) mtx_emit_start(e, r);
+    }
+  }
+  return true;
+}
+
+// ---- rows -------------------------------------------------------------------------
+
+static bool wanted(const mtx_run *r, int64_t i) {
+  bool last = i == (int64_t)r->tokens.len - 1;
+  if (!r->job) return last || (r->prompt_logprobs >= 0 && r->start && i < r->n_prompt);
+  const mtx_job *j = r->job;
+  if (j->embed && j->pooling == MTX_POOL_CLS) return i == 0;
+  return last || ((j->all || (j->embed && j->pooling == MTX_POOL_MEAN)) && i >= j->base);
+}
+
+// Appends the next n tokens of r; false when their pages are not to be had.
+static bool add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
+  int64_t taken = 0;
+  int last = -1;
+  for (int k = 0; k < e->n_rows; k++) {  // pages that earlier rows of this step will take
+    if (e->rows[k].seq == last) continue;
+    last = e->rows[k].seq;
+    int64_t m = 1;
+    while (k + m < e->n_rows && e->rows[k + m].seq == last) m++;
+    taken += mtx_kv_seq_pages_needed(e->kv, last, m);
+  }
+  while (taken + mtx_kv_seq_pages_needed(e->kv, r->seq, n) > mtx_kv_get_stats(e->kv).n_free)
+    if (!mtx_batch_make_room(e, r)) return false;
+  int64_t at = mtx_kv_seq_len(e->kv, r->seq);
+  for (int64_t i = at; i < at + n; i++) {
+    bool want = wanted(r, i);
+    if (want) {
+      e->out_run[e->n_outs] = r;
+      e->out_token[e->n_outs++] = i;
+    }
+    e->rows[e->n_rows++] = (mtx_row){r->tokens.ptr[i], r->seq, want};
+  }
+  return true;
+}
+
+static void out_of_pages(mtx_engine *e, mtx_run *r) {
+  mtx_err err;
+  mtx_kv_stats pages = mtx_kv_get_stats(e->kv);
+  mtx_fail(&err, MTX_ELIMIT, "the KV cache is full: %lld tokens are stored, %lld of %lld pages are free",
+           (long long)mtx_kv_seq_len(e->kv, r->seq), (long long)pages.n_free, (long long)pages.n_total);
+  if (r->job) {
+    mtx_run_fail(e, r, &err);
+  } else if (n_running(e, r)) {
+    leave(e, r);  // goes on when the others have ended
+  } else if (decodes(e, r)) {
+    mtx_run_finish(e, r, MTX_DONE_LENGTH, NULL, NULL, NULL);
+  } else {
+    mtx_run_fail(e, r, &err);
+  }
+}
+
+static int64_t prefill_budget(const mtx_engine *e, int64_t room) {
+  int64_t n = e->policy.prefill_tokens;
+  if (n <= 0) {
+    if (!e->n_decode_rows) return room;
+    n = e->ms_per_prefill > 0 ? (int64_t)(2 * e->ms_decode / e->ms_per_prefill) : 64;
+    n -= n % MIN_CHUNK;
+    if (n < MIN_CHUNK) n = MIN_CHUNK;
+  }
+  return n < room ? n : room;
+}
+
+void mtx_batch_build(mtx_engine *e) {
+  bool causal = mtx_model_get_info(e->model)->causal;
+  int64_t step = mtx_context_max_rows(e->ctx);
+  if (causal && e->policy.step_tokens > 0 && e->policy.step_tokens < step) step = e->policy.step_tokens;
+  e->n_rows = e->n_outs = 0;
+  for (size_t i = 0; i < e->n_runs && e->n_rows < step; i++) {
+    mtx_run *r = e->runs[i];
+    if (r->seq < 0 || r->doomed || r->parked || !decodes(e, r)) continue;
+    if (!add_rows(e, r, 1)) out_of_pages(e, r);
+  }
+  e->n_decode_rows = e->n_rows;
+  int64_t budget = prefill_budget(e, step - e->n_rows);
+  bool full = false;  // a request could not be let in: those behind it wait too
+  for (size_t i = 0; i < e->n_runs && budget > 0; i++) {
+    mtx_run *r = e->runs[i];
+    if (r->doomed || r->parked || (r->seq >= 0 && decodes(e, r))) continue;
+    if (r->seq < 0 && ((full && !r->job) || !admit(e, r))) {
+      full |= !r->doomed && !r->job;
+      continue;
+    }
+    if (decodes(e, r)) continue;  // came back with all but its last token; next step
+    int64_t n = to_feed(e, r);
+    if (!causal && n > budget) {
+      if (e->n_rows == 0) {
+        mtx_err err;
+        mtx_fail(&err, MTX_ELIMIT, "the input has %lld tokens; this model reads at most %lld at once", (long long)n, (long long)budget);
+        mtx_run_fail(e, r, &err);
+      }
+      continue;
+    }
+    if (n > budget) n = budget;
+    if (!add_rows(e, r, n)) out_of_pages(e, r);
+    else budget -= n;
+  }
+}

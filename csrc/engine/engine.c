@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: MIT
+// The engine's thread and the calls that reach it: see engine.h.
+#include "engine/engine.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "engine/state.h"
+
+enum { MAX_CACHE_ENTRIES = 64 };
+
+double mtx_now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+// ---- runs -------------------------------------------------------------------------
+
+bool mtx_engine_add_run(mtx_engine *e, mtx_run *r) {
+  if (mtx_grow(&e->runs, &e->cap_runs, e->n_runs + 1, sizeof *e->runs, NULL)) return false;
+  size_t i = e->n_runs++;
+  for (; i > 0 && mtx_run_compare(e->runs[i - 1], r) > 0; i--) e->runs[i] = e->runs[i - 1];
+  e->runs[i] = r;
+  return true;
+}
+
+static void sort_runs(mtx_engine *e) {  // stable: equals stay in order of arrival
+  for (size_t i = 1; i < e->n_runs; i++) {
+    mtx_run *r = e->runs[i];
+    size_t j = i;
+    for (; j > 0 && mtx_run_compare(e->runs[j - 1], r) > 0; j--) e->runs[j] = e->runs[j - 1];
+    e->runs[j] = r;
+  }
+}
+
+static void sweep(mtx_engine *e) {
+  size_t n = 0;
+  int64_t left = 0;
+  for (size_t i = 0; i < e->n_runs; i++) {
+    mtx_run *r = e->runs[i];
+    if (!r->doomed) {
+      e->runs[n++] = r;
+    } else {
+      left += r->id && !r->t_start;
+      mtx_run_free(r);
+    }
+  }
+  e->n_runs = n;
+  pthread_mutex_lock(&e->lock);
+  e->n_waiting -= left;
+  pthread_mutex_unlock(&e->lock);
+}
+
+static void apply_policy(mtx_engine *e, mtx_run *r) {
+  r->rank = INT64_MAX;
+  r->parked = false;
+  for (int i = 0; i < e->policy.n_order && r->id; i++)
+    if (e->policy.order[i] == r->id) {
+      r->rank = i;
+      break;
+    }
+  for (int i = 0; i < e->policy.n_preempt && r->id; i++) r->parked |= e->policy.preempt[i] == r->id;
+}
+
+// ---- the thread ---------------------------------------------------------------------
+
+typedef struct { mtx_run *arrived; mtx_job *jobs; int64_t *cancels; size_t n_cancels; bool policy; } inbox;
+
+static double next_deadline(const mtx_engine *e) {
+  double t = 0;
+  for (size_t i = 0; i < e->n_runs; i++)
+    if (e->runs[i]->t_deadline && (!t || e->runs[i]->t_deadline < t)) t = e->runs[i]->t_deadline;
+  return t;
+}
+
+// Waits until there is something to do; false = stop.
+static bool receive(mtx_engine *e, bool idle, inbox *in) {
+  double until = idle ? next_deadline(e) : 0;
+  struct timespec at = {(time_t)(until / 1e3), (long)((until - (double)(int64_t)(until / 1e3) * 1e3) * 1e6)};
+  pthread_mutex_lock(&e->lock);
+  while (idle && !e->stop && !e->arrived && !e->jobs && !e->n_cancels && !e->has_new_policy && !e->new_threads) {
+    if (!until) pthread_cond_wait(&e->work_cond, &e->lock);
+    else if (pthread_cond_timedwait(&e->work_cond, &e->lock, &at) == ETIMEDOUT) break;
+  }
+  bool stop = e->stop;
+  *in = (inbox){e->arrived, e->jobs, e->cancels, e->n_cancels, e->has_new_policy};
+  e->arrived = NULL;
+  e->arrived_tail = &e->arrived;
+  e->jobs = NULL;
+  e->jobs_tail = &e->jobs;
+  e->cancels = NULL;
+  e->n_cancels = e->cap_cancels = 0;
+  if (e->has_new_policy) {
+    free((void *)e->policy.order);
+    free((void *)e->policy.preempt);
+    e->policy = e->new_policy;
+    e->new_policy = (mtx_policy){0};
+    e->has_new_policy = false;
+  }
+  int n_threads = e->new_threads;
+  e->new_threads = 0;
+  pthread_mutex_unlock(&e->lock);
+  if (n_threads) mtx_context_set_threads(e->ctx, n_threads);
+  return !stop;
+}
+
+static void accept_inbox(mtx_engine *e, inbox *in) {
+  mtx_err err;
+  for (mtx_run *r = in->arrived, *next; r; r = next) {
+    next = r->next;
+    apply_policy(e, r);
+    if (mtx_engine_add_run(e, r)) continue;
+    mtx_fail(&err, MTX_ENOMEM, "no memory for a request");
+    mtx_run_fail(e, r, &err);
+    mtx_run_free(r);
+  }
+  for (mtx_job *j = in->jobs, *next; j; j = next) {
+    next = j->next;  // a finished job's memory belongs to its caller again
+    mtx_job_start(e, j);
+  }
+  if (in->policy) {
+    for (size_t i = 0; i < e->n_runs; i++) apply_policy(e, e->runs[i]);
+    sort_runs(e);
+  }
+  for (size_t c = 0; c < in->n_cancels; c++)
+    for (size_t i = 0; i < e->n_runs; i++)
+      if (e->runs[i]->id == in->cancels[c] && e->runs[i]->id) mtx_run_finish(e, e->runs[i], MTX_DONE_CANCELLED, NULL, NULL, NULL);
+  free(in->cancels);
+  double now = mtx_now_ms();
+  for (size_t i = 0; i < e->n_runs; i++) {
+    mtx_run *r = e->runs[i];
+    if (!r->t_deadline || now < r->t_deadline) continue;
+    mtx_fail(&err, MTX_ECANCELLED, "the deadline of this request has passed");
+    mtx_run_finish(e, r, MTX_DONE_ERROR, NULL, &err, "deadline");
+  }
+  sweep(e);
+}
+
+// A prompt's end is where the next turn of a chat comes back to; models that
+// cannot cut a longer sequence there keep it as an entry of its own.
+static void keep_checkpoint(mtx_engine *e, mtx_run *r) {
+  int seq;
+  int64_t kept;
+  if (!r->cache_key || r->t_first || !mtx_prefix_wants_checkpoints(e->prefix) || mtx_kv_seq_len(e->kv, r->seq) != r->n_prompt) return;
+  if (mtx_kv_seq_fork(e->kv, r->seq, r->n_prompt, &seq, &kept, NULL)) return;  // no entry then
+  if (kept == r->n_prompt) mtx_prefix_put(e->prefix, r->cache_key, seq, r->tokens.ptr);
+  else mtx_kv_seq_free(e->kv, seq);
+}
+
+static void failed_step(mtx_engine *e, const mtx_err *err) {
+  if (err->code == MTX_ELIMIT && mtx_prefix_evict(e->prefix)) return;  // window pages; try again
+  e->n_rows = 0;
+  if (err->code == MTX_ELIMIT && mtx_batch_make_room(e, e->n_runs ? e->runs[0] : NULL)) return;
+  for (size_t i = 0; i < e->n_runs; i++)
+    if (e->runs[i]->seq >= 0 && !e->runs[i]->parked) mtx_run_fail(e, e->runs[i], err);
+}
+
+static void measure(mtx_engine *e, double ms) {
+  int n_prefill = e->n_rows - e->n_decode_rows;
+  if (!n_prefill) {
+    e->ms_decode += (ms - e->ms_decode) * (e->ms_decode > 0 ? 0.1 : 1);
+  } else {
+    double per = (ms - (e->n_decode_rows ? e->ms_decode : 0)) / n_prefill;
+    if (per > 0) e->ms_per_prefill += (per - e->ms_per_prefill) * (e->ms_per_prefill > 0 ? 0.1 : 1);
+  }
+}
+
+static void step(mtx_engine *e) {
+  const float *out;
+  mtx_err err;
+  double start = mtx_now_ms();
+  if (mtx_context_step(e->ctx, e->rows, e->n_rows, &out, &err)) {
+    failed_step(e, &err);
+    return;
+  }
+  double ms = mtx_now_ms() - start;
+  measure(e, ms);
+  int64_t n_new = 0;
+  for (int i = 0; i < e->n_outs; i++) {
+    mtx_run *r = e->out_run[i];
+    const float *row = out + (size_t)i * (size_t)e->n_out;
+    if (r->doomed) continue;
+    if (r->job) {
+      mtx_job_rows(e, r, e->out_token[i], row);
+    } else if (e->out_token[i] < r->n_prompt - 1 && !r->t_first) {
+      mtx_run_prompt_logits(e, r, e->out_token[i], row);
+    } else {
+      keep_checkpoint(e, r);
+      int64_t before = r->n_generated;
+      mtx_run_logits(e, r, row);
+      n_new += r->n_generated > before;
+    }
+  }
+  pthread_mutex_lock(&e->lock);
+  mtx_engine_stats *s = &e->stats;
+  s->n_steps++;
+  s->n_rows += e->n_rows;
+  s->n_generated_tokens += n_new;
+  s->t_busy_ms += ms;
+  s->last_rows = e->n_rows;
+  pthread_mutex_unlock(&e->lock);
+}
+
+// Before the thread runs there is no lock to take.
+static void read_pages(const mtx_engine *e, mtx_engine_stats *s) {
+  mtx_kv_stats pages = mtx_kv_get_stats(e->kv);
+  mtx_prefix_stats cache = mtx_prefix_get_stats(e->prefix);
+  s->n_pages = pages.n_total;
+  s->n_pages_free = pages.n_free;
+  s->n_pages_shared = pages.n_shared;
+  s->n_cache_entries = cache.n_entries;
+  s->cache_bytes = cache.bytes;
+}
+
+static void publish_stats(mtx_engine *e) {
+  int64_t n[3] = {0};
+  for (size_t i = 0; i < e->n_runs; i++) {
+    const mtx_run *r = e->runs[i];
+    if (r->job) continue;
+    if (r->parked) n[2]++;
+    else if (r->seq >= 0) n[r->t_first > 0]++;
+  }
+  pthread_mutex_lock(&e->lock);
+  mtx_engine_stats *s = &e->stats;
+  s->n_prefill = n[0];
+  s->n_decode = n[1];
+  s->n_parked = n[2];
+  read_pages(e, s);
+  pthread_mutex_unlock(&e->lock);
+}
+
+static void *engine_main(void *arg) {
+  mtx_engine *e = arg;
+  inbox in;
+  bool idle = true;
+  while (receive(e, idle, &in)) {
+    accept_inbox(e, &in);
+    mtx_batch_build(e);
+    idle = e->n_rows == 0;
+    for (size_t i = 0; i < e->n_runs && idle; i++) idle = !e->runs[i]->doomed;  // ending one may let others in
+    if (e->n_rows) step(e);
+    sweep(e);
+    publish_stats(e);
+    mtx_events_wake(e);
+  }
+  // Whoever waits for a job is let go; requests end without events.
+  mtx_err err;
+  mtx_fail(&err, MTX_ECANCELLED, "the engine was closed");
+  for (mtx_run *r = in.arrived, *next; r; r = next) next = r->next, mtx_run_free(r);
+  for (mtx_job *j = in.jobs, *next; j; j = next) {
+    next = j->next;
+    if (j->kind == MTX_JOB_CLOSE) mtx_job_start(e, j);
+    else j->err = err, j->base = j->session ? (int64_t)j->session->tokens.len : 0, mtx_job_end(e, j, MTX_ECANCELLED);
+  }
+  for (size_t i = 0; i < e->n_runs; i++) {
+    mtx_run *r = e->runs[i];
+    if (r->job) mtx_run_fail(e, r, &err);
+    else if (r->seq >= 0) mtx_kv_seq_free(e->kv, r->seq);
+    mtx_run_free(r);
+  }
+  free(in.cancels);
+  e->n_runs = 0;
+  return NULL;
+}
+
+// ---- life ---------------------------------------------------------------------------
+
+static uint64_t token_bytes(const mtx_kv_layout *l) {  // of groups without a window
+  uint64_t n = 0;
+  for (int g = 0; g < l->n_groups; g++)
+    if (l->window[g] == 0) n += l->page_bytes[g] / MTX_PAGE_TOKENS;
+  return n;
+}
+
+static mtx_code open_context(mtx_engine *e, mtx_err *err) {
+  mtx_engine_opts *o = &e->opts;
+  const mtx_model_info *info = mtx_model_get_info(e->model);
+  if (!o->n_ctx) o->n_ctx = info->n_ctx_train > 0 && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
+  mtx_kv_layout layout = *mtx_model_kv_layout(e->model);
+  layout.type = o->kv_type;
+  int n_entries = o->cache_bytes ? MAX_CACHE_ENTRIES : 0;
+  if (layout.state_bytes && n_entries) {  // every entry holds a state of its own
+    uint64_t fit = o->cache_bytes / (2 * (uint64_t)layout.state_bytes);
+    if (fit < (uint64_t)n_entries) n_entries = (int)fit;
+  }
+  int64_t kv_tokens = o->kv_tokens;
+  if (!kv_tokens) {
+    if (__builtin_mul_overflow(o->n_ctx, (int64_t)o->n_parallel, &kv_tokens)) return mtx_fail(err, MTX_ELIMIT, "a context of %lld tokens is too large", (long long)o->n_ctx);
+    mtx_kv *probe;  // a small cache of the same layout tells what a token costs
+    mtx_code rc = mtx_kv_open(&probe, &layout, 1, 1, err);
+    if (rc) return rc;
+    uint64_t bytes = token_bytes(mtx_kv_get_layout(probe));
+    mtx_kv_close(probe);
+    uint64_t extra = bytes ? o->cache_bytes / bytes : 0;
+    uint64_t most = (uint64_t)o->n_ctx * 64;  // more would be address space only
+    kv_tokens += (int64_t)(extra < most ? extra : most);
+  }
+  mtx_context_opts c = {.n_ctx = o->n_ctx, .kv_tokens = kv_tokens, .max_seqs = o->n_parallel + o->max_sessions + n_entries,
+                        .max_rows = o->max_rows, .n_threads = o->n_threads, .kv_type = o->kv_type};
+  mtx_code rc = mtx_context_open(&e->ctx, e->model, &c, err);
+  if (rc) return rc;
+  e->kv = mtx_context_kv(e->ctx);
+  e->n_ctx = mtx_context_n_ctx(e->ctx);
+  return mtx_prefix_open(&e->prefix, e->kv, n_entries, o->cache_bytes, err);
+}
+
+static mtx_code open_sampling(mtx_engine *e, mtx_err *err) {
+  const mtx_model_info *info = mtx_model_get_info(e->model);
+  e->n_vocab = info->n_vocab;
+  e->n_out = info->n_out;
+  if (!e->tok || !info->has_logits) return MTX_OK;
+  int32_t n_tok = mtx_tok_n_tokens(e->tok), n = n_tok > e->n_vocab ? n_tok : e->n_vocab;
+  e->mask = calloc((size_t)n / 64 + 1, sizeof *e->mask);
+  e->eog = calloc((size_t)n / 64 + 1, sizeof *e->eog);
+  if (!e->mask || !e->eog) return mtx_fail(err, MTX_ENOMEM, "no memory for token masks");
+  for (int32_t i = 0; i < n_tok && i < e->n_vocab; i++)
+    if (mtx_tok_is_eog(e->tok, i)) e->eog[i / 64] |= UINT64_C(1) << (i % 64);
+  return mtx_sample_work_open(&e->work, e->n_vocab, err);
+}
+
+static mtx_code start_thread(mtx_engine *e, mtx_err *err) {
+  pthread_condattr_t attr;
+  if (pthread_mutex_init(&e->lock, NULL) || pthread_condattr_init(&attr)) return mtx_fail(err, MTX_ENOMEM, "cannot make a lock");
+  pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+  pthread_cond_init(&e->work_cond, &attr);
+  pthread_cond_init(&e->done_cond, &attr);
+  pthread_condattr_destroy(&attr);
+  if (pthread_create(&e->thread, NULL, engine_main, e)) return mtx_fail(err, MTX_ENOMEM, "cannot start the engine's thread");
+  e->has_thread = true;
+  return MTX_OK;
+}
+
+mtx_code mtx_engine_open(mtx_engine **out, const mtx_model *model, const mtx_tok *tok, const mtx_engine_opts *opts, mtx_err *err) {
+  *out = NULL;
+  mtx_engine *e = calloc(1, sizeof *e);
+  if (!e) return mtx_fail(err, MTX_ENOMEM, "no memory for an engine");
+  e->model = model;
+  e->tok = tok;
+  if (opts) e->opts = *opts;
+  else e->opts.kv_type = MTX_KV_F16;
+  mtx_engine_opts *o = &e->opts;
+  if (!o->n_parallel) o->n_parallel = 8;
+  if (!o->max_waiting) o->max_waiting = 256;
+  if (!o->max_sessions) o->max_sessions = 32;
+  if (!o->max_unread_bytes) o->max_unread_bytes = 4 << 20;
+  e->wake_fd = -1;
+  e->next_id = 1;
+  e->arrived_tail = &e->arrived;
+  e->jobs_tail = &e->jobs;
+  e->events_tail = &e->events;
+  mtx_code rc;
+  if (o->n_ctx < 0 || o->n_parallel < 1 || o->n_parallel > 4096 || o->max_waiting < 0 || o->max_sessions < 1 || o->max_sessions > 65536 ||
+      o->kv_tokens < 0) {
+    rc = mtx_fail(err, MTX_EINVAL, "an engine option is out of range");
+    goto fail;
+  }
+  if ((rc = open_context(e, err)) || (rc = open_sampling(e, err))) goto fail;
+  size_t n = (size_t)mtx_context_max_rows(e->ctx);
+  e->rows = malloc(n * sizeof *e->rows);
+  e->out_run = malloc(n * sizeof(mtx_run *));
+  e->out_token = malloc(n * sizeof *e->out_token);
+  e->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (!e->rows || !e->out_run || !e->out_token || e->wake_fd < 0) {
+    rc = mtx_fail(err, MTX_ENOMEM, "no memory or file descriptor for an engine");
+    goto fail;
+  }
+  read_pages(e, &e->stats);
+  const mtx_kv_layout *l = mtx_kv_get_layout(e->kv);
+  for (int g = 0; g < l->n_groups; g++) e->stats.kv_page_bytes += l->page_bytes[g];
+  if ((rc = start_thread(e, err))) goto fail;
+  *out = e;
+  return MTX_OK;
+fail:
+  mtx_engine_close(e);
+  return rc;
+}
+
+void mtx_engine_close(mtx_engine *e) {
+  if (!e) return;
+  if (e->has_thread) {
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_cond_broadcast(&e->work_cond);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+    pthread_cond_destroy(&e->work_cond);
+    pthread_cond_destroy(&e->done_cond);
+    pthread_mutex_destroy(&e->lock);
+  }
+  mtx_event_free(e->events);
+  mtx_prefix_close(e->prefix);
+  mtx_sample_work_close(e->work);
+  mtx_context_close(e->ctx);
+  if (e->wake_fd >= 0) close(e->wake_fd);
+  free((void *)e->policy.order);
+  free((void *)e->policy.preempt);
+  free((void *)e->new_policy.order);
+  free((void *)e->new_policy.preempt);
+  free(e->cancels);
+  free(e->runs);
+  free(e->rows);
+  free(e->out_run);
+  free(e->out_token);
+  free(e->mask);
+  free(e->eog);
+  free(e);
+}
+
+// ---- calls from other threads -------------------------------------------------------
+
+int64_t mtx_engine_n_ctx(const mtx_engine *e) { return e->n_ctx; }
+int mtx_engine_fd(const mtx_engine *e) { return e->wake_fd; }
+
+mtx_code mtx_engine_submit(mtx_engine *e, const mtx_request *r, int64_t *id, mtx_err *err) {
+  mtx_run *run;
+  mtx_code rc = mtx_run_new(e, r, &run, err);
+  if (rc) return rc;
+  pthread_mutex_lock(&e->lock);
+  bool full = e->n_waiting >= e->opts.max_waiting;
+  if (!full) {
+    e->n_waiting++;
+    e->stats.n_submitted++;
+    *id = run->id = e->next_id++;
+    if (run->start) run->start->id = run->id;
+    *e->arrived_tail = run;
+    e->arrived_tail = &run->next;
+    pthread_cond_signal(&e->work_cond);
+  }
+  pthread_mutex_unlock(&e->lock);
+  if (!full) return MTX_OK;
+  mtx_run_free(run);
+  return mtx_fail(err, MTX_ELIMIT, "the queue is full: %d requests wait, the limit is %d", e->opts.max_waiting, e->opts.max_waiting);
+}
+
+void mtx_engine_cancel(mtx_engine *e, int64_t id) {
+  pthread_mutex_lock(&e->lock);
+  if (!mtx_grow(&e->cancels, &e->cap_cancels, e->n_cancels + 1, sizeof *e->cancels, NULL)) e->cancels[e->n_cancels++] = id;
+  pthread_cond_signal(&e->work_cond);
+  pthread_mutex_unlock(&e->lock);
+}
+
+bool mtx_engine_wait(mtx_engine *e, int64_t ms) {
+  double until = mtx_now_ms() + (double)ms;
+  struct timespec at = {(time_t)(until / 1e3), (long)((until - (double)(int64_t)(until / 1e3) * 1e3) * 1e6)};
+  pthread_mutex_lock(&e->lock);
+  while (!e->woken) {
+    if (ms < 0) pthread_cond_wait(&e->done_cond, &e->lock);
+    else if (pthread_cond_timedwait(&e->done_cond, &e->lock, &at) == ETIMEDOUT) break;
+  }
+  bool woken = e->woken;
+  pthread_mutex_unlock(&e->lock);
+  return woken;
+}
+
+mtx_code mtx_engine_set_policy(mtx_engine *e, const mtx_policy *p, mtx_err *err) {
+  if (p->step_tokens < 0 || p->prefill_tokens < 0 || p->n_order < 0 || p->n_preempt < 0)
+    return mtx_fail(err, MTX_EINVAL, "a policy's numbers must not be negative");
+  mtx_policy copy = *p;
+  int64_t *order = malloc((size_t)p->n_order * sizeof *order + 1), *preempt = malloc((size_t)p->n_preempt * sizeof *preempt + 1);
+  if (!order || !preempt) {
+    free(order);
+    free(preempt);
+    return mtx_fail(err, MTX_ENOMEM, "no memory for a policy");
+  }
+  if (p->n_order) memcpy(order, p->order, (size_t)p->n_order * sizeof *order);
+  if (p->n_preempt) memcpy(preempt, p->preempt, (size_t)p->n_preempt * sizeof *preempt);
+  copy.order = order;
+  copy.preempt = preempt;
+  pthread_mutex_lock(&e->lock);
+  free((void *)e->new_policy.order);
+  free((void *)e->new_policy.preempt);
+  e->new_policy = copy;
+  e->has_new_policy = true;
+  pthread_cond_signal(&e->work_cond);
+  pthread_mutex_unlock(&e->lock);
+  return MTX_OK;
+}
+
+void mtx_engine_set_threads(mtx_engine *e, int n) {
+  pthread_mutex_lock(&e->lock);
+  e->new_threads = n < 1 ? 1 : n;
+  pthread_cond_signal(&e->work_cond);
+  pthread_mutex_unlock(&e->lock);
+}
+
+void mtx_engine_get_stats(mtx_engine *e, mtx_engine_stats *out, bool check) {
+  bool ok = check ? mtx_engine_check(e) : true;
+  pthread_mutex_lock(&e->lock);
+  *out = e->stats;
+  out->n_waiting = e->n_waiting;
+  out->n_sessions = e->n_sessions;
+  out->kv_ok = ok;
+  pthread_mutex_unlock(&e->lock);
+}

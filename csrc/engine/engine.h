@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT
+// The engine: one thread that owns a model's context and serves many requests.
+//
+// Callers hand in requests and take events; both return at once. The thread
+// forms steps of rows from all running requests (continuous batching), samples,
+// detokenises and finds stop strings. It waits for nobody: events of one request
+// merge while nobody takes them, and a reader who lets too much pile up has its
+// request ended. One wake-up (an eventfd) per step, whatever it brought.
+//
+// Sessions are sequences a caller steers by hand; their evaluations go through
+// the same steps. Every function may be called from any thread unless it says
+// otherwise. Nothing here knows Lua.
+#ifndef MTX_ENGINE_ENGINE_H
+#define MTX_ENGINE_ENGINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "engine/step.h"
+#include "grammar/grammar.h"
+#include "sample/sample.h"
+#include "tok/tok.h"
+
+typedef struct mtx_engine mtx_engine;
+
+typedef struct mtx_engine_opts {
+  int64_t n_ctx;           // longest sequence, tokens; 0 = the smaller of 4096 and the trained length
+  int n_parallel;          // requests that run together; 0 = 8
+  int max_waiting;         // requests that may wait; 0 = 256
+  int max_sessions;        // sessions and embedding inputs alive at once; 0 = 32
+  int max_rows;            // rows of one step; 0 = 512
+  int n_threads;           // 0 = usable cores
+  mtx_kv_type kv_type;
+  int64_t kv_tokens;       // tokens the KV cache holds over all sequences; 0 = n_ctx * n_parallel and the prefix cache
+  uint64_t cache_bytes;    // budget of the prefix cache; 0 = off
+  size_t max_unread_bytes; // events of one request nobody has taken; 0 = 4 MiB
+} mtx_engine_opts;
+
+// tok may be NULL (then only sessions and embeddings work). Model and tok must
+// outlive the engine. close stops the thread; running requests end without events.
+mtx_code mtx_engine_open(mtx_engine **out, const mtx_model *model, const mtx_tok *tok, const mtx_engine_opts *opts, mtx_err *err);
+void mtx_engine_close(mtx_engine *e);
+int64_t mtx_engine_n_ctx(const mtx_engine *e);
+
+// ---- requests -----------------------------------------------------------------
+
+typedef struct mtx_request {
+  const int32_t *tokens; int64_t n_tokens;  // the prompt, at least one token
+  int64_t max_tokens;        // generated at most; more than the context leaves is cut
+  const mtx_sampler_opts *sampler;          // NULL = defaults
+  const char *const *stops; const size_t *stop_lens; int n_stops;
+  const char *const *bans; const size_t *ban_lens; int n_bans;  // strings that must not appear; not with a matcher
+  mtx_matcher *matcher;      // NULL or a matcher the engine takes over, on failure too
+  int logprobs;              // -1 = none, else how many alternatives per token
+  int prompt_logprobs;       // the same for the prompt's tokens (sent with the start event)
+  int priority;              // higher first
+  int64_t deadline_ms;       // from now; 0 = none
+  const char *cache_key;     // who may reuse whose prefixes; NULL = no reuse, no keeping
+  bool ignore_eos;           // tokens that end a generation are never sampled
+} mtx_request;
+void mtx_request_init(mtx_request *r);
+
+// Copies everything. MTX_ELIMIT: queue full, or the prompt can never fit (both
+// with numbers). MTX_EINVAL: empty prompt, token out of range, sampler option.
+mtx_code mtx_engine_submit(mtx_engine *e, const mtx_request *r, int64_t *id, mtx_err *err);
+// Takes effect before the next step, in every phase; a done event follows. Unknown ids are ignored.
+void mtx_engine_cancel(mtx_engine *e, int64_t id);
+
+// ---- events -------------------------------------------------------------------
+
+typedef enum { MTX_EVENT_START, MTX_EVENT_TOKEN, MTX_EVENT_DONE } mtx_event_kind;
+typedef enum { MTX_DONE_STOP, MTX_DONE_LENGTH, MTX_DONE_STOP_STRING, MTX_DONE_CANCELLED, MTX_DONE_ERROR } mtx_done_reason;
+const char *mtx_done_reason_name(mtx_done_reason r);  // "stop", "length", ...
+
+typedef struct mtx_token_logprob {
+  int32_t id, n_top;
+  double logprob;          // of the model's distribution, before any sampler
+  size_t top;              // first of n_top entries in mtx_event.top
+} mtx_token_logprob;
+
+typedef struct mtx_event {
+  struct mtx_event *next;
+  int64_t id;
+  mtx_event_kind kind;
+  mtx_buf text;            // TOKEN: whole UTF-8 characters, may be empty. DONE: the stop string that was met
+  mtx_ids tokens;          // TOKEN
+  mtx_token_logprob *logprobs; size_t n_logprobs, cap_logprobs;  // TOKEN; START: prompt tokens from the second on
+  mtx_logprob *top; size_t n_top, cap_top;
+  int64_t n_prompt, n_cached, n_generated;            // START: the first two; DONE: all
+  double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE
+  mtx_done_reason reason;
+  const char *code;        // DONE with an error: mtx_code_name, or "deadline"; static
+  char message[512];
+} mtx_event;
+
+int mtx_engine_fd(const mtx_engine *e);      // readable while events wait; owned by the engine
+mtx_event *mtx_engine_take(mtx_engine *e);   // all events in order, NULL when there are none; the caller frees them
+void mtx_event_free(mtx_event *ev);          // the whole list
+bool mtx_engine_wait(mtx_engine *e, int64_t ms);  // blocks until events wait; false on time-out; ms < 0 = for ever
+
+// ---- policy -------------------------------------------------------------------
+
+typedef struct mtx_policy {
+  int step_tokens;         // rows of one step; 0 = as many as the context takes
+  int prefill_tokens;      // prompt rows of a step while others decode; 0 = as many as keep a step under 3x its decode part
+  const int64_t *order; int n_order;      // ids that come first, in this order, whatever their priority
+  const int64_t *preempt; int n_preempt;  // ids that get no rows; their pages stay until others need them
+} mtx_policy;
+// Followed from the next step on until replaced. Copies the lists.
+mtx_code mtx_engine_set_policy(mtx_engine *e, const mtx_policy *p, mtx_err *err);
+void mtx_engine_set_threads(mtx_engine *e, int n);
+
+typedef struct mtx_engine_stats {
+  int64_t n_waiting, n_prefill, n_decode, n_parked, n_sessions;       // now
+  int64_t n_pages, n_pages_free, n_pages_shared, n_cache_entries;     // now
+  uint64_t cache_bytes, kv_page_bytes;
+  int64_t n_submitted, n_finished, n_cancelled, n_failed, n_preempted;  // since open
+  int64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens, n_steps, n_rows;
+  double t_busy_ms;        // time in steps
+  int last_rows;           // rows of the last step
+  bool kv_ok;              // page counts agree with page tables
+} mtx_engine_stats;
+// As of the last step. check: also counts every page (a command to the thread; slow).
+void mtx_engine_get_stats(mtx_engine *e, mtx_engine_stats *out, bool check);
+
+// ---- sessions (calls block until done; one thread per session) ------------------
+
+typedef struct mtx_session mtx_session;
+mtx_code mtx_session_open(mtx_engine *e, mtx_session **out, mtx_err *err);
+void mtx_session_close(mtx_session *s);  // NULL is fine; before the engine is closed
+int64_t mtx_session_n_tokens(const mtx_session *s);
+// Evaluates tokens behind the session's. *logits gets n_out floats for the last
+// token, or n rows when `all`; owned by the session until the next eval.
+// A failure (MTX_ELIMIT: context or KV cache full) leaves the session as it was.
+mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool all, const float **logits, mtx_err *err);
+mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err);
+// Forgets all but the first n tokens. What the cache can no longer give back of
+// them is evaluated again, from the session's own list, with the next eval.
+mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err);
+
+typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_MEAN = 1, MTX_POOL_CLS = 2, MTX_POOL_LAST = 3 } mtx_pooling;
+// One vector of n_out floats per input into out[n][n_out]. Needs a model without
+// logits (an encoder): MTX_EUNSUPPORTED otherwise.
+mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
+                          mtx_pooling pooling, bool normalize, float *out, mtx_err *err);
+
+#endif

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT
+// Sessions and embeddings: commands to the engine's thread that their caller
+// waits for. Evaluations become runs and share steps with requests.
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/state.h"
+
+// ---- on the engine's thread -----------------------------------------------------
+
+void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc) {
+  mtx_session *s = job->session;
+  if (job->run) {
+    job->run->doomed = true;
+    job->run->job = NULL;
+    job->run->tokens = (mtx_ids){0};
+  }
+  if (job->kind == MTX_JOB_EVAL && rc) {  // as it was
+    s->tokens.len = (size_t)job->base;
+    if (s->seq >= 0 && mtx_kv_seq_len(e->kv, s->seq) > job->base) (void)mtx_kv_seq_truncate(e->kv, s->seq, job->base);
+  }
+  if (job->embed && s->seq >= 0) {
+    mtx_kv_seq_free(e->kv, s->seq);
+    s->seq = -1;
+  }
+  pthread_mutex_lock(&e->lock);
+  job->rc = rc;
+  job->done = true;
+  pthread_cond_broadcast(&e->done_cond);
+  pthread_mutex_unlock(&e->lock);
+}
+
+static void start_eval(mtx_engine *e, mtx_job *job) {
+  mtx_session *s = job->session;
+  job->base = (int64_t)s->tokens.len;
+  mtx_code rc = MTX_OK;
+  if (job->base + job->n > e->n_ctx)
+    rc = mtx_fail(&job->err, MTX_ELIMIT, "%lld tokens and %lld more do not fit the context of %lld tokens",
+                  (long long)job->base, (long long)job->n, (long long)e->n_ctx);
+  if (!rc) rc = mtx_ids_append(&s->tokens, job->tokens, (size_t)job->n, &job->err);
+  if (rc) {
+    mtx_job_end(e, job, rc);
+    return;
+  }
+  mtx_run *r = malloc(sizeof *r);
+  if (r) *r = (mtx_run){.job = job, .tokens = s->tokens, .seq = s->seq, .n_max = (int64_t)s->tokens.len, .rank = INT64_MAX,
+                        .logprobs = -1, .prompt_logprobs = -1, .n_prompt = (int64_t)s->tokens.len};
+  if (r && mtx_engine_add_run(e, r)) {
+    job->run = r;
+    return;
+  }
+  free(r);
+  mtx_job_end(e, job, mtx_fail(&job->err, MTX_ENOMEM, "no memory for an evaluation"));
+}
+
+void mtx_job_start(mtx_engine *e, mtx_job *job) {
+  mtx_session *s = job->session;
+  int64_t kept;
+  mtx_code rc = MTX_OK;
+  switch (job->kind) {
+    case MTX_JOB_EVAL: start_eval(e, job); return;
+    case MTX_JOB_FORK:
+      rc = mtx_ids_append(&job->other->tokens, s->tokens.ptr, s->tokens.len, &job->err);
+      if (rc || s->seq < 0) break;
+      do rc = mtx_kv_seq_fork(e->kv, s->seq, (int64_t)s->tokens.len, &job->other->seq, &kept, &job->err);
+      while (rc == MTX_ELIMIT && mtx_prefix_evict(e->prefix));
+      break;
+    case MTX_JOB_REWIND:
+      s->tokens.len = (size_t)job->n;
+      if (s->seq >= 0) (void)mtx_kv_seq_truncate(e->kv, s->seq, job->n);
+      break;
+    case MTX_JOB_CLOSE:
+      if (s->seq >= 0) mtx_kv_seq_free(e->kv, s->seq);
+      break;
+    case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv); break;
+  }
+  mtx_job_end(e, job, rc);
+}
+
+static void pool_end(const mtx_engine *e, mtx_job *job) {
+  size_t n = (size_t)e->n_out;
+  if (job->pooling == MTX_POOL_MEAN)
+    for (size_t i = 0; i < n; i++) job->out[i] = (float)(job->sum[i] / (double)job->n);
+  if (!job->normalize) return;
+  double norm = 0;
+  for (size_t i = 0; i < n; i++) norm += (double)job->out[i] * job->out[i];
+  norm = sqrt(norm);
+  for (size_t i = 0; i < n && norm > 0; i++) job->out[i] = (float)(job->out[i] / norm);
+}
+
+void mtx_job_rows(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row) {
+  mtx_job *job = r->job;
+  size_t n = (size_t)e->n_out;
+  bool last = i_token == (int64_t)r->tokens.len - 1;
+  if (job->embed && job->pooling == MTX_POOL_MEAN) {
+    for (size_t i = 0; i < n; i++) job->sum[i] += row[i];
+  } else {
+    size_t at = job->all ? (size_t)(i_token - job->base) : 0;
+    memcpy(job->out + at * n, row, n * sizeof *row);
+    last |= job->embed;
+  }
+  if (!last) return;
+  if (job->embed) {
+    pool_end(e, job);
+    for (size_t i = 0; i < n; i++)
+      if (!isfinite(job->out[i])) {
+        mtx_job_end(e, job, mtx_fail(&job->err, MTX_ENUMERIC, "the model gave a value that is not a finite number"));
+        return;
+      }
+  }
+  mtx_job_end(e, job, MTX_OK);
+}
+
+// ---- on the caller's -------------------------------------------------------------
+
+// Hands in n jobs and waits for all of them.
+static mtx_code run_jobs(mtx_engine *e, mtx_job *jobs, size_t n, mtx_err *err) {
+  pthread_mutex_lock(&e->lock);
+  for (size_t i = 0; i < n; i++) {
+    jobs[i].next = NULL;
+    *e->jobs_tail = &jobs[i];
+    e->jobs_tail = &jobs[i].next;
+  }
+  pthread_cond_signal(&e->work_cond);
+  for (size_t i = 0; i < n; i++)
+    while (!jobs[i].done) pthread_cond_wait(&e->done_cond, &e->lock);
+  pthread_mutex_unlock(&e->lock);
+  for (size_t i = 0; i < n; i++) {
+    if (!jobs[i].rc) continue;
+    if (err) *err = jobs[i].err;
+    return jobs[i].rc;
+  }
+  return MTX_OK;
+}
+
+static mtx_code session_new(mtx_engine *e, mtx_session **out, mtx_err *err) {
+  *out = NULL;
+  mtx_session *s = calloc(1, sizeof *s);
+  if (!s) return mtx_fail(err, MTX_ENOMEM, "no memory for a session");
+  s->engine = e;
+  s->seq = -1;
+  pthread_mutex_lock(&e->lock);
+  bool full = e->n_sessions >= e->opts.max_sessions;
+  e->n_sessions += !full;
+  pthread_mutex_unlock(&e->lock);
+  if (full) {
+    free(s);
+    return mtx_fail(err, MTX_ELIMIT, "%d sessions are open; close one", e->opts.max_sessions);
+  }
+  *out = s;
+  return MTX_OK;
+}
+
+mtx_code mtx_session_open(mtx_engine *e, mtx_session **out, mtx_err *err) { return session_new(e, out, err); }
+
+void mtx_session_close(mtx_session *s) {
+  if (!s) return;
+  mtx_engine *e = s->engine;
+  mtx_job job = {.kind = MTX_JOB_CLOSE, .session = s};
+  (void)run_jobs(e, &job, 1, NULL);  // closing cannot fail
+  pthread_mutex_lock(&e->lock);
+  e->n_sessions--;
+  pthread_mutex_unlock(&e->lock);
+  mtx_ids_fini(&s->tokens);
+  free(s->logits);
+  free(s);
+}
+
+int64_t mtx_session_n_tokens(const mtx_session *s) { return (int64_t)s->tokens.len; }
+
+static mtx_code check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n, mtx_err *err) {
+  if (n < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "there are none");
+  for (int64_t i = 0; i < n; i++)
+    if (tokens[i] < 0 || tokens[i] >= e->n_vocab)
+      return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "token %d does not exist; the vocabulary has %d", tokens[i], e->n_vocab);
+  return MTX_OK;
+}
+
+mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool all, const float **logits, mtx_err *err) {
+  mtx_engine *e = s->engine;
+  size_t want;
+  mtx_code rc = check_tokens(e, tokens, n, err);
+  if (rc) return rc;
+  if (__builtin_mul_overflow(all ? (size_t)n : 1, (size_t)e->n_out, &want)) return mtx_fail(err, MTX_ELIMIT, "too many rows of logits");
+  if ((rc = mtx_grow(&s->logits, &s->cap_logits, want, sizeof *s->logits, err))) return rc;
+  mtx_job job = {.kind = MTX_JOB_EVAL, .session = s, .tokens = tokens, .n = n, .all = all, .out = s->logits};
+  if ((rc = run_jobs(e, &job, 1, err))) return rc;
+  *logits = s->logits;
+  return MTX_OK;
+}
+
+mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err) {
+  mtx_code rc = session_new(s->engine, out, err);
+  if (rc) return rc;
+  mtx_job job = {.kind = MTX_JOB_FORK, .session = s, .other = *out};
+  if ((rc = run_jobs(s->engine, &job, 1, err))) {
+    mtx_session_close(*out);
+    *out = NULL;
+  }
+  return rc;
+}
+
+mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err) {
+  if (n < 0 || n > (int64_t)s->tokens.len)
+    return mtx_fail(err, MTX_EINVAL, "cannot rewind to %lld; the session has %lld tokens", (long long)n, (long long)s->tokens.len);
+  mtx_job job = {.kind = MTX_JOB_REWIND, .session = s, .n = n};
+  return run_jobs(s->engine, &job, 1, err);
+}
+
+static mtx_code pooling_of(const mtx_engine *e, mtx_pooling *p, mtx_err *err) {
+  const mtx_model_info *info = mtx_model_get_info(e->model);
+  if (info->has_logits) return mtx_fail(err, MTX_EUNSUPPORTED, "this model predicts text; embeddings need an encoder model");
+  if (*p == MTX_POOL_MODEL) *p = info->pooling == 2 ? MTX_POOL_CLS : info->pooling == 3 ? MTX_POOL_LAST : MTX_POOL_MEAN;
+  if (*p < MTX_POOL_MEAN || *p > MTX_POOL_LAST) return mtx_fail_at(err, MTX_EINVAL, NULL, "pooling", 0, "%d is unknown", (int)*p);
+  return MTX_OK;
+}
+
+mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
+                          mtx_pooling pooling, bool normalize, float *out, mtx_err *err) {
+  mtx_code rc = pooling_of(e, &pooling, err);
+  for (int i = 0; i < n && !rc; i++) rc = check_tokens(e, tokens[i], n_tokens[i], err);
+  if (rc || n <= 0) return rc;
+  mtx_job *jobs = calloc((size_t)n, sizeof *jobs);
+  mtx_session *s = calloc((size_t)n, sizeof *s);
+  double *sums = calloc((size_t)n * (size_t)e->n_out, sizeof *sums);
+  if (jobs && s && sums) {
+    for (int i = 0; i < n; i++) {
+      s[i] = (mtx_session){.engine = e, .seq = -1};
+      jobs[i] = (mtx_job){.kind = MTX_JOB_EVAL, .session = &s[i], .tokens = tokens[i], .n = n_tokens[i], .embed = true, .pooling = pooling,
+                          .normalize = normalize, .out = out + (size_t)i * (size_t)e->n_out, .sum = sums + (size_t)i * (size_t)e->n_out};
+    }
+    rc = run_jobs(e, jobs, (size_t)n, err);
+    for (int i = 0; i < n; i++) mtx_ids_fini(&s[i].tokens);
+  } else {
+    rc = mtx_fail(err, MTX_ENOMEM, "no memory for %d embeddings", n);
+  }
+  free(jobs);
+  free(s);
+  free(sums);
+  return rc;
+}
+
+bool mtx_engine_check(mtx_engine *e) {
+  mtx_job job = {.kind = MTX_JOB_CHECK};
+  return run_jobs(e, &job, 1, NULL) == MTX_OK && job.ok_check;
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT
+// Inside of the engine: what its thread works on.
+//
+// `lock` guards the fields under "shared"; everything else belongs to the
+// engine's thread. A run is one sequence that wants rows: a request, or an
+// evaluation of a session. Its tokens[0..n) are what the sequence is to hold;
+// the kv length tells how far it is evaluated; the difference is still to feed:
+// many at first (prefill), one per step afterwards (decode).
+#ifndef MTX_ENGINE_STATE_H
+#define MTX_ENGINE_STATE_H
+
+#include <pthread.h>
+
+#include "engine/engine.h"
+#include "kv/prefix.h"
+
+typedef struct mtx_text_rule { char *text; size_t len; bool ban; } mtx_text_rule;  // stop or banned string
+typedef struct mtx_ban { int64_t at; int32_t token; } mtx_ban;  // token may not stand at this index
+
+typedef struct mtx_run {
+  struct mtx_run *next;        // in the shared list of arrivals
+  int64_t id;                  // 0: an evaluation
+  mtx_ids tokens;              // prompt, then what was generated
+  int64_t n_prompt, n_max;     // n_max: tokens at which it ends by length
+  int seq;                     // -1 while it has none
+  bool started;                // start event sent
+  bool parked, doomed;         // doomed: found finished in this step
+  int priority;
+  int64_t rank;                // place in the policy's order; INT64_MAX outside it
+  double t_submit, t_deadline, t_start, t_first, t_queue;
+  int64_t n_cached, n_generated;
+  char *cache_key;
+  // generation
+  mtx_sampler *sampler;
+  mtx_matcher *matcher;
+  mtx_detok detok;
+  mtx_text_rule *rules; int n_rules;
+  mtx_buf held;                // text not given out yet: it may be the start of a rule's text
+  bool has_bans;               // then token ids are held back together with their text:
+  mtx_ids text_len;            // bytes of text of each generated token
+  int64_t n_sent, sent_bytes;  // tokens and bytes given out so far
+  mtx_ban *bans; size_t n_bans, cap_bans;
+  int logprobs, prompt_logprobs;
+  bool ignore_eos;
+  mtx_event *start;            // collects prompt logprobs
+  mtx_event *open_event;       // the token event still being merged into, while
+  uint64_t open_epoch;         // this equals the engine's epoch
+  // evaluation
+  struct mtx_job *job;
+} mtx_run;
+
+typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_CHECK } mtx_job_kind;
+
+// A command that its caller waits for.
+typedef struct mtx_job {
+  struct mtx_job *next;
+  mtx_job_kind kind;
+  mtx_session *session, *other;   // other: the new session of a fork
+  const int32_t *tokens; int64_t n;
+  bool all, embed;
+  int64_t base;                   // tokens of the session before this evaluation
+  mtx_pooling pooling; bool normalize;
+  float *out;                     // rows land here
+  double *sum;                    // mean pooling
+  bool ok_check;
+  mtx_code rc;
+  mtx_err err;
+  bool done;                      // shared
+  mtx_run *run;                   // EVAL: freed by the engine, since the caller's job may be gone by then
+} mtx_job;
+
+struct mtx_session {
+  mtx_engine *engine;
+  int seq;                 // the engine's thread
+  mtx_ids tokens;          // the whole sequence; kv may hold fewer
+  float *logits; size_t cap_logits;
+};
+
+struct mtx_engine {
+  const mtx_model *model;
+  const mtx_tok *tok;
+  mtx_context *ctx;
+  mtx_kv *kv;
+  mtx_prefix *prefix;
+  mtx_sample_work *work;
+  mtx_engine_opts opts;
+  int64_t n_ctx;
+  int32_t n_vocab, n_out;
+  uint64_t *mask;          // n_vocab bits
+  uint64_t *eog;           // n_vocab bits: tokens that end a generation
+  int wake_fd;
+  pthread_t thread;
+  bool has_thread;
+
+  // The engine's thread only.
+  mtx_run **runs; size_t n_runs, cap_runs;  // requests and evaluations, in order of arrival
+  mtx_row *rows; int n_rows, n_decode_rows;      // of this step
+  mtx_run **out_run; int64_t *out_token; int n_outs;  // wanted rows: whose, and of which of its tokens
+  double ms_decode, ms_per_prefill;  // moving averages that size prefill chunks
+  mtx_policy policy;
+
+  // Shared.
+  pthread_mutex_t lock;
+  pthread_cond_t work_cond;   // the thread waits on it
+  pthread_cond_t done_cond;   // callers wait on it: jobs and events
+  bool stop, woken;           // woken: the eventfd is readable
+  mtx_run *arrived, **arrived_tail;
+  mtx_job *jobs, **jobs_tail;
+  int64_t *cancels; size_t n_cancels, cap_cancels;
+  mtx_policy new_policy; bool has_new_policy;
+  int new_threads;
+  mtx_event *events, **events_tail;
+  uint64_t epoch;             // counts takes
+  int64_t next_id, n_waiting;
+  int n_sessions;
+  mtx_engine_stats stats;
+};
+
+double mtx_now_ms(void);  // monotonic
+
+// events.c: called by the engine's thread without the lock.
+void mtx_emit_start(mtx_engine *e, mtx_run *r);
+void mtx_emit_token(mtx_engine *e, mtx_run *r, int32_t token, const char *text, size_t len,
+                    const mtx_token_logprob *lp, const mtx_logprob *top);
+void mtx_emit_done(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *stop, const mtx_err *err, const char *code);
+mtx_event *mtx_event_new(const mtx_run *r, mtx_event_kind kind);
+mtx_code mtx_event_add_logprob(mtx_event *ev, const mtx_token_logprob *lp, const mtx_logprob *top);
+void mtx_events_wake(mtx_engine *e);  // once per step
+
+// run.c: one request.
+mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, mtx_err *err);  // takes r->matcher
+void mtx_run_free(mtx_run *r);
+// Takes the logits of the run's last token: samples, emits, may set doomed.
+void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits);
+void mtx_run_prompt_logits(mtx_engine *e, mtx_run *r, int64_t i_token, const float *logits);
+// Ends a request: event, pages to the prefix index or back, doomed.
+void mtx_run_finish(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *stop, const mtx_err *err, const char *code);
+void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err);  // request or evaluation
+
+// batch.c: rows of the next step (e->rows); may end runs that can never go on.
+void mtx_batch_build(mtx_engine *e);
+// Frees pages of somebody who stands behind `r` (NULL: of anybody); false when there are none to free.
+bool mtx_batch_make_room(mtx_engine *e, const mtx_run *r);
+int mtx_run_compare(const mtx_run *a, const mtx_run *b);  // order in which runs are served
+
+// session.c: jobs.
+void mtx_job_start(mtx_engine *e, mtx_job *job);
+void mtx_job_rows(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);  // one output row of an evaluation
+bool mtx_engine_check(mtx_engine *e);  // on a caller's thread: counts every page
+void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc);          // wakes the caller
+bool mtx_engine_add_run(mtx_engine *e, mtx_run *r);  // false without memory
+
+#endif
