@@ -10,6 +10,10 @@ static const luaL_Reg OPENERS[] = {
   {"memory_cap", mtx_bind_memory_cap},
   {"sha256", mtx_bind_sha256},
   {"tokenizer", mtx_bind_tok},
+  {"tensor", mtx_bind_tensor},
+  {"sampler", mtx_bind_sampler},
+  {"model", mtx_bind_model_open},
+  {"engine", mtx_bind_engine_open},
 };
 
 int mtx_bind_fail(lua_State *L, const mtx_err *err) {

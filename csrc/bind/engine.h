@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+// For bindings that live on an engine (sessions).
+#ifndef MTX_BIND_ENGINE_H
+#define MTX_BIND_ENGINE_H
+
+#include <lua.h>
+
+#include "engine/engine.h"
+
+typedef struct mtx_bind_engine {
+  mtx_engine *engine;     // NULL once closed
+  int n_out;              // floats of an output row
+  int n_sessions;         // sessions open on it: close waits for them
+} mtx_bind_engine;
+
+mtx_bind_engine *mtx_bind_check_engine(lua_State *L, int idx);
+// engine:session() and the type it returns.
+int mtx_bind_engine_session(lua_State *L);
+void mtx_bind_session_type(lua_State *L);
+
+#endif
