@@ -15,7 +15,7 @@
 #define TYPE "mtx.tensor"
 
 mtx_tensor *mtx_bind_push_tensor(lua_State *L, int64_t rows, int64_t cols) {
-  size_t n;
+  size_t n = 0;
   if (rows < 0 || cols < 0 || __builtin_mul_overflow((size_t)rows, (size_t)cols, &n) || n > SIZE_MAX / 8)
     luaL_error(L, "a tensor of %I x %I floats is too large", (lua_Integer)rows, (lua_Integer)cols);
   mtx_tensor *t = lua_newuserdatauv(L, sizeof *t + n * sizeof(float), 0);

@@ -1,7 +1,22 @@
 -- SPDX-License-Identifier: MIT
--- What `require "mtx"` gives: the C core plus the Lua layer above it.
+-- What `require "mtx"` gives: models, sessions, samplers and tensors, and the C
+-- core (mtx.core) below them. Failure returns nil, message, code; misuse raises.
 local core = require("mtx.core")
 
-local mtx = { core = core }
+local mtx = { core = core, VERSION = "0.1.0" }
+
+-- mtx.load(path [, opts]) -> model | nil, message, code
+-- opts: threads, ctx (longest sequence), kv_type ("f16", "f32", "bf16", "q8_0"),
+-- n_parallel (requests that run together), cache_bytes (prefix cache, 0 = off),
+-- cpu (cap of the CPU tier), no_memory_check, progress(done, total), warn(line).
+function mtx.load(path, opts)
+  return require("mtx.model").load(path, opts)
+end
+
+-- mtx.tensor(list) or mtx.tensor(n): a vector of numbers.
+mtx.tensor = core.tensor
+
+-- mtx.sampler(opts, n_vocab) -> sampler with :sample(logits, history) -> token id.
+mtx.sampler = core.sampler
 
 return mtx
