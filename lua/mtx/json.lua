@@ -379,7 +379,7 @@ local function encode_array(t, opts, out, depth)
   local open, sep, close = "[", opts.item_separator, "]"
   if opts.indent then
     local pad = "\n" .. opts.indent:rep(depth + 1)
-    open, sep, close = "[" .. pad, gsub(sep, " +$", "") .. pad, "\n" .. opts.indent:rep(depth) .. "]"
+    open, sep, close = "[" .. pad, sep .. pad, "\n" .. opts.indent:rep(depth) .. "]"
   end
   out[#out + 1] = open
   for i = 1, n do
@@ -395,7 +395,7 @@ local function encode_object(t, mt, opts, out, depth)
   local open, sep, close = "{", opts.item_separator, "}"
   if opts.indent then
     local pad = "\n" .. opts.indent:rep(depth + 1)
-    open, sep, close = "{" .. pad, gsub(sep, " +$", "") .. pad, "\n" .. opts.indent:rep(depth) .. "}"
+    open, sep, close = "{" .. pad, sep .. pad, "\n" .. opts.indent:rep(depth) .. "}"
   end
   local colon, ascii = opts.key_separator, opts.ensure_ascii
   out[#out + 1] = open
@@ -423,7 +423,7 @@ function encode_value(v, opts, out, depth)
     if depth >= json.max_depth then error({ json_message = "nested deeper than " .. json.max_depth .. " (or in itself)" }, 0) end
     local mt = getmetatable(v)
     local kind = mt and mt.kind
-    if kind == "array" or (kind == nil and v[1] ~= nil) then return encode_array(v, opts, out, depth) end
+    if kind == "array" or (kind == nil and v[1] ~= nil) or (mt and mt.json_array) then return encode_array(v, opts, out, depth) end
     if kind == "object" or kind == nil then return encode_object(v, mt, opts, out, depth) end
     if kind == "bigint" then out[#out + 1] = v.digits return end
     if not opts.default then error({ json_message = "a " .. tostring(kind) .. " has no JSON form" }, 0) end
@@ -440,14 +440,15 @@ local COMPACT = { item_separator = ",", key_separator = ":" }
 --- options: item_separator ",", key_separator ":" (Python's are ", " and ": "),
 --- indent (string per level), ensure_ascii, sort_keys, nan (write NaN and
 --- Infinity as Python does, else they are an error), default (function that
---- turns a table of a foreign kind into a value).
+--- turns a table of a foreign kind into a value). A metatable with json_array =
+--- true makes a table an array too.
 function json.encode(value, options)
-  local opts = COMPACT
-  if options then opts = setmetatable({}, { __index = function(_, k)
-    local v = options[k]
-    if v == nil then v = COMPACT[k] end
-    return v
-  end }) end
+  local opts = options or COMPACT
+  if not (opts.item_separator and opts.key_separator) then
+    opts = {}
+    for k, v in pairs(COMPACT) do opts[k] = v end
+    for k, v in pairs(options) do opts[k] = v end
+  end
   local out = {}
   local ok, e = pcall(encode_value, value, opts, out, 0)
   if ok then return concat(out) end

@@ -1,0 +1,145 @@
+-- SPDX-License-Identifier: MIT
+-- Where names live: the compiler's scopes, resolved to slots before anything runs.
+--
+-- A running template has frames: F[0] is the frame it was made in, F[1..n] are
+-- variables. The whole template is one frame, each call of a macro another. Inside
+-- a frame, loops, with, filter blocks and set blocks are scopes: a name set in a
+-- scope gets its own slot there, which starts with the outer value each time the
+-- scope is entered (each turn of a loop). That is how Jinja keeps a `set` inside a
+-- loop from reaching outside. `if` is no scope. A name that no scope sets is free:
+-- it is read from the render's variables and the global functions, once per render.
+local values = require("mtx.chat.jinja.values")
+local S = require("mtx.chat.jinja.state")
+
+local Scope = {}
+Scope.__index = Scope
+
+--- A scope in a new frame, or (parent and not new_frame) in its parent's frame.
+--- free: the template's list of free names {names..., index = {name -> i}}.
+function Scope.new(parent, new_frame, free)
+  local frame = (new_frame or not parent) and { n = 0 } or parent.frame
+  return setmetatable({ parent = parent, frame = frame, slots = {}, free = free or parent.free, starts = {} }, Scope)
+end
+
+--- Gives name a slot in this scope; with_start: it begins with the outer value.
+function Scope:declare(name, with_start)
+  local slot = self.slots[name]
+  if slot then return slot end
+  slot = self.frame.n + 1
+  self.frame.n = slot
+  if with_start then self.starts[#self.starts + 1] = { slot = slot, get = self:loader(name) } end
+  self.slots[name] = slot
+  return slot
+end
+
+-- How many frames out, and which slot there; nil for a free name.
+function Scope:find(name)
+  local scope, hops = self, 0
+  while scope do
+    local slot = scope.slots[name]
+    if slot then return hops, slot end
+    if scope.parent and scope.parent.frame ~= scope.frame then hops = hops + 1 end
+    scope = scope.parent
+  end
+end
+
+local function free_index(free, name)
+  local i = free.index[name]
+  if not i then
+    i = #free + 1
+    free[i], free.index[name] = name, i
+  end
+  return i
+end
+
+--- A function(F) that gives the value of name, or nil.
+function Scope:loader(name)
+  local hops, slot = self:find(name)
+  if not hops then
+    local i = free_index(self.free, name)
+    return function() return S.G[i] end
+  elseif hops == 0 then
+    return function(F) return F[slot] end
+  end
+  return function(F)
+    for _ = 1, hops do F = F[0] end
+    return F[slot]
+  end
+end
+
+--- The same, with undefined in place of nil.
+function Scope:reader(name)
+  local undefined = values.undefined("'" .. name .. "' is undefined")
+  local hops, slot = self:find(name)
+  if hops == 0 then
+    return function(F)
+      local v = F[slot]
+      if v == nil then return undefined end
+      return v
+    end
+  elseif hops == 1 then
+    return function(F)
+      local v = F[0][slot]
+      if v == nil then return undefined end
+      return v
+    end
+  end
+  local load = self:loader(name)
+  return function(F)
+    local v = load(F)
+    if v == nil then return undefined end
+    return v
+  end
+end
+
+--- A function(F) that gives the scope's variables their first values, or nil if
+--- there are none. Call after everything was declared.
+function Scope:starter()
+  local starts = self.starts
+  if #starts == 0 then return nil end
+  if #starts == 1 then
+    local slot, get = starts[1].slot, starts[1].get
+    return function(F) F[slot] = get(F) end
+  end
+  return function(F)
+    for i = 1, #starts do F[starts[i].slot] = starts[i].get(F) end
+  end
+end
+
+local function target_names(target, found)
+  if target.t == "name" then
+    found[#found + 1] = target.name
+  elseif target.t == "tuple" then
+    for _, item in ipairs(target.items) do target_names(item, found) end
+  end
+end
+Scope.target_names = target_names
+
+local function set_names(body, found)
+  for _, node in ipairs(body) do
+    if node.t == "set" or node.t == "setblock" then
+      target_names(node.target, found)
+    elseif node.t == "macro" then
+      found[#found + 1] = node.name
+    elseif node.t == "if" then
+      for _, branch in ipairs(node.branches) do set_names(branch.body, found) end
+      if node.other then set_names(node.other, found) end
+    end
+  end
+  return found
+end
+
+--- Declares every name that the statements set in this very scope.
+function Scope:declare_sets(body)
+  for _, name in ipairs(set_names(body, {})) do self:declare(name, true) end
+end
+
+--- Calls f(name node, parent node) for each use of a name below node.
+function Scope.each_name(node, f, parent)
+  if node.t == "name" then f(node, parent) end
+  for _, child in pairs(node) do
+    if type(child) == "table" then Scope.each_name(child, f, node.t and node or parent) end
+  end
+end
+
+return Scope

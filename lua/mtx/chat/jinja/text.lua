@@ -1,0 +1,105 @@
+-- SPDX-License-Identifier: MIT
+-- Strings that remember which of their bytes the template itself wrote.
+--
+-- Only text of the template may become control tokens; text of users must stay
+-- plain, wherever the template carries it. So the mark travels with the value.
+-- A plain Lua string is text from outside (user text, tool schemas, results of
+-- filters that invent text) and costs nothing. Text written by the template is a
+-- "marked" table: m[0] is the whole text, m[1], m[2], m[3], m[4]... are pairs
+-- first, last (1-based, inclusive) of the byte ranges the template wrote, in
+-- order, never touching. A table exists only for template literals and where the
+-- two kinds are joined. A render without spans never makes one.
+-- An operation that cannot say which bytes came from where drops the mark: that
+-- errs on the safe side.
+local S = require("mtx.chat.jinja.state")
+
+local text = {}
+local sub, concat, type, setmetatable, getmetatable = string.sub, table.concat, type, setmetatable, getmetatable
+
+local MARKED = { kind = "str", __name = "marked text" }
+text.MARKED = MARKED
+
+--- The whole of s as text of the template.
+function text.trusted(s)
+  if s == "" then return s end
+  return setmetatable({ [0] = s, 1, #s }, MARKED)
+end
+
+--- The plain Lua string of a string value, or nil for any other value.
+function text.raw(v)
+  if type(v) == "string" then return v end
+  if type(v) == "table" and getmetatable(v) == MARKED then return v[0] end
+  return nil
+end
+
+--- Bytes i..j (1 <= i, j <= length) of a string value, marks kept.
+function text.sub(v, i, j)
+  if type(v) == "string" then return sub(v, i, j) end
+  local s = sub(v[0], i, j)
+  local n_bytes, marks, n = #s, nil, 0
+  for k = 1, #v, 2 do
+    local first, last = v[k] - i + 1, v[k + 1] - i + 1
+    if first < 1 then first = 1 end
+    if last > n_bytes then last = n_bytes end
+    if first <= last then
+      marks = marks or { [0] = s }
+      marks[n + 1], marks[n + 2] = first, last
+      n = n + 2
+    end
+  end
+  return marks and setmetatable(marks, MARKED) or s
+end
+
+--- Joins list[first..last] (string values) into one string value.
+function text.join(list, first, last)
+  if not S.spans then return concat(list, "", first, last) end
+  local marks, n, at, parts = nil, 0, 0, {}
+  for i = first, last do
+    local v = list[i]
+    if type(v) == "string" then
+      parts[#parts + 1] = v
+      at = at + #v
+    else
+      parts[#parts + 1] = v[0]
+      marks = marks or {}
+      for k = 1, #v, 2 do
+        local start = v[k] + at
+        if n > 0 and marks[n] + 1 == start then
+          marks[n] = v[k + 1] + at
+        else
+          marks[n + 1], marks[n + 2] = start, v[k + 1] + at
+          n = n + 2
+        end
+      end
+      at = at + #v[0]
+    end
+  end
+  local s = concat(parts)
+  if not marks then return s end
+  marks[0] = s
+  return setmetatable(marks, MARKED)
+end
+
+--- a .. b for string values.
+function text.concat(a, b)
+  if type(a) == "string" and type(b) == "string" then
+    S.charge(#a + #b)
+    return a .. b
+  end
+  local both = text.join({ a, b }, 1, 2)
+  S.charge(#both[0])
+  return both
+end
+
+--- The string s, made from v by changing characters: keeps v's marks when every
+--- byte kept its place or all of v was marked.
+function text.remark(v, s)
+  if type(v) == "string" or s == "" then return s end
+  if v[1] == 1 and v[2] == #v[0] then return text.trusted(s) end
+  if #s ~= #v[0] then return s end
+  local marks = { [0] = s }
+  for k = 1, #v do marks[k] = v[k] end
+  return setmetatable(marks, MARKED)
+end
+
+return text
