@@ -19,6 +19,7 @@
 local parser = require("mtx.chat.jinja.parser")
 local compile = require("mtx.chat.jinja.compile")
 local globals = require("mtx.chat.jinja.globals")
+local reads = require("mtx.chat.jinja.reads")
 local clock = require("mtx.chat.jinja.clock")
 local text = require("mtx.chat.jinja.text")
 local S = require("mtx.chat.jinja.state")
@@ -29,7 +30,7 @@ Template.__index = Template
 
 --- Default limits of one render: loop turns and calls, bytes of text built
 --- (intermediate results included), nesting of macro calls.
-template.limits = { steps = 2000000, bytes = 256 << 20, depth = 250 }
+template.limits = { steps = 5000000, bytes = 256 << 20, depth = 250 }
 
 --- Longest template text accepted, in bytes.
 template.max_source_bytes = 4 << 20
@@ -91,8 +92,7 @@ end
 
 --- The names the template reads from outside, as a set.
 function Template:reads()
-  local set = {}
-  for _, name in ipairs(self:program(false).free) do set[name] = true end
+  local set = reads(self.body)
   for name in pairs(globals) do set[name] = nil end
   return set
 end
@@ -115,7 +115,7 @@ local function run(self, vars, options)
   local program = self:program(spans)
   local now = options.now
   if type(now) == "string" then now = clock.parse(now) or error("render: now must be 'YYYY-MM-DD hh:mm:ss'", 0) end
-  S.out, S.n, S.at, S.spans, S.depth = {}, 0, 1, spans, 0
+  S.out, S.n, S.at, S.spans, S.marks, S.depth = {}, 0, 1, spans, spans, 0
   S.steps, S.bytes, S.max_depth = limits.steps or defaults.steps, limits.bytes or defaults.bytes, limits.depth or defaults.depth
   S.now = now or os.date("*t")
   S.G = values_of(program.free, vars, spans)

@@ -4,7 +4,8 @@
 -- A filter, test or method is a spec {params = {names}, f = function} whose f
 -- takes the value and then one argument per parameter (nil if not given), or
 -- {varargs = true, f = function(value, args, kwargs)}. args is a sequence with n,
--- kwargs a Lua table or nil. Callables of the template are tables: a macro
+-- kwargs nil or a
+-- table {names in order, name = value}. Callables of the template are tables: a macro
 -- m[1](args, kwargs), a builtin b[1](args, kwargs), a method m[1] = object and m[2] = spec.
 local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
@@ -26,8 +27,8 @@ function call.bind(spec, name, args, kwargs)
   if n > #params then S.fail(("%s takes at most %d arguments, not %d"):format(name, #params, n)) end
   if not kwargs then return args, #params end
   local bound = { unpack(args, 1, n) }
-  for key, value in pairs(kwargs) do
-    local at
+  for _, key in ipairs(kwargs) do
+    local value, at = kwargs[key], nil
     for i = 1, #params do if params[i] == key then at = i end end
     if not at then S.fail(("%s has no argument '%s'"):format(name, key)) end
     if at <= n then S.fail(("%s got the argument '%s' twice"):format(name, key)) end

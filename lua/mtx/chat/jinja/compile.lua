@@ -218,7 +218,8 @@ local function bind_arguments(m, N, args, kwargs)
   local n, n_params = args.n or #args, #m.params
   for i = 1, n < n_params and n or n_params do N[m.slots[i]] = args[i] end
   local rest
-  for name, v in pairs(kwargs or {}) do
+  for _, name in ipairs(kwargs or {}) do
+    local v = kwargs[name]
     local slot = m.by_name[name]
     if slot and N[slot] ~= nil then S.fail(("macro '%s' got the argument '%s' twice"):format(m.name, name)) end
     if slot then
@@ -227,7 +228,7 @@ local function bind_arguments(m, N, args, kwargs)
       if m.caller then N[m.caller] = v end
     elseif m.kwargs then
       rest = rest or {}
-      rest[name] = v
+      rest[#rest + 1], rest[name] = name, v
     else
       S.fail(("macro '%s' takes no argument '%s'"):format(m.name, name))
     end

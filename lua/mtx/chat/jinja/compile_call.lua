@@ -34,7 +34,10 @@ local function collector(X, C, args, scope, plain)
     end
     if kw then
       named = {}
-      for i = 1, #kw do named[kw[i][1]] = kw[i][2](F) end
+      for i = 1, #kw do
+        local name = kw[i][1]
+        named[i], named[name] = name, kw[i][2](F)
+      end
     end
     if starstar then
       named = named or {}
@@ -42,6 +45,8 @@ local function collector(X, C, args, scope, plain)
       if values.kind(dict) ~= "dict" then S.fail("** needs a dict, not " .. values.type_name(dict)) end
       for _, k in ipairs(values.keys(dict)) do
         S.step(1)
+        if type(k) ~= "string" then S.fail("** needs a dict whose keys are strings") end
+        if named[k] == nil then named[#named + 1] = k end
         named[k] = dict[k]
       end
     end

@@ -24,13 +24,13 @@ for _, name in ipairs{ "upper", "lower", "capitalize", "center", "replace" } do
   filters[name] = { params = spec.params, f = function(v, ...) return spec.f(values.str(v), ...) end }
 end
 filters.trim = { params = { "chars" }, f = function(v, chars) return methods.str.strip.f(values.str(v), chars) end }
-filters.center = { params = { "width" }, f = function(v, width) return methods.str.center.f(values.str(v), width or 80) end }
+filters.center = { params = { "width" }, f = function(v, width) return methods.str.center.f(values.str(v), values.integer(width, 80, "a width")) end }
 filter("replace", function(v, old, new, count)
   if count == null then count = nil end
   return methods.str.replace.f(values.str(v), values.str(old), values.str(new), count)
 end, "old", "new", "count")
 filter("string", values.str)
-filter("safe", function(v) return v end)
+filter("safe", function(v) return text.markup(values.str(v)) end)
 filter("pprint", values.repr, "verbose")
 
 filter("title", function(v)
@@ -39,12 +39,8 @@ filter("title", function(v)
   return text.remark(s, out)
 end)
 
-local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ["'"] = "&#39;", ['"'] = "&#34;" }
-filter("escape e forceescape", function(v)
-  local out = raw(values.str(v)):gsub("[&<>'\"]", ESCAPES)
-  S.charge(#out)
-  return out
-end)
+filter("escape e", function(v) return text.is_markup(v) and v or text.escape(values.str(v)) end)
+filter("forceescape", function(v) return text.escape(values.str(v)) end)
 filter("striptags", function(v)
   local s = raw(values.str(v)):gsub("<!%-%-.-%-%->", ""):gsub("<[^>]*>", "")
   local words = methods.str.split.f(s)
@@ -53,7 +49,7 @@ end)
 
 filter("indent", function(v, width, first, blank)
   local s = values.str(v)
-  local pad = width == nil and "    " or raw(width) or (" "):rep(math.max(0, math.min(values.number(width) or 0, 1000)))
+  local pad = width == nil and "    " or raw(width) or (" "):rep(math.max(0, math.min(values.integer(width, 0, "indent's width"), 1000)))
   local out, pos, plain, n = {}, 1, raw(s), 0
   repeat
     local at, after = strings.line_end(plain, pos)
@@ -71,7 +67,7 @@ end, "width", "first", "blank")
 
 filter("truncate", function(v, length, killwords, ending, leeway)
   local s, e = values.str(v), ending == nil and "..." or values.str(ending)
-  length, leeway = length or 255, leeway or 5
+  length, leeway = values.integer(length, 255, "truncate's length"), values.integer(leeway, 5, "truncate's leeway")
   local n, room = strings.len(raw(s)), length - strings.len(raw(e))
   if room < 0 then S.fail("truncate: the length is shorter than its ending") end
   if n <= length + leeway then return s end
@@ -94,8 +90,8 @@ filter("urlencode", function(v)
   if kind(v) == "str" or not values.is_sequence(kind(v)) and kind(v) ~= "dict" then return quote(v) end
   local pairs_of = kind(v) == "dict" and methods.items(v) or values.iterate(v)
   local out = {}
-  for i, pair in ipairs(pairs_of) do out[i] = quote(pair[1]):gsub("/", "%%2F") .. "=" .. quote(pair[2]):gsub("/", "%%2F") end
-  return table.concat(out, "&")
+  for i, pair in ipairs(pairs_of) do out[i] = quote(pair[1]) .. "=" .. quote(pair[2]) end
+  return (table.concat(out, "&"):gsub("/", "%%2F"):gsub("%%20", "+"))
 end)
 filters.format = { varargs = true, f = function(v, args, kwargs)
   if kwargs and next(kwargs) then return format.percent(values.str(v), methods.new_dict(nil, kwargs)) end
@@ -120,14 +116,15 @@ end
 
 filter("int", function(v, default, base)
   if default == nil then default = 0 end
+  values.check_defined(v)
   local n = values.number(v)
   if not n and raw(v) then
     local s = trimmed(raw(v))
-    base = base or 10
+    base = values.integer(base, 10, "a base")
     local sign, digits = s:match("^([+-]?)(%w+)$")
     if base == 16 or base == 8 or base == 2 then digits = digits and digits:gsub("^0[xXoObB]", "") end
     local ok = digits and (base ~= 10 or digits:find("^%d+$"))
-    n = ok and (base == 10 and math.tointeger(tonumber(digits)) or base ~= 10 and base <= 36 and tonumber(digits, base))
+    n = ok and (base == 10 and math.tointeger(tonumber(digits)) or base ~= 10 and base >= 2 and base <= 36 and tonumber(digits, base))
     if n and sign == "-" then n = -n end
     if not n then n = s:find("^[+-]?[%d.]") and tonumber(s:find("[xX]") and "" or s) end
   end
@@ -137,6 +134,7 @@ filter("int", function(v, default, base)
 end, "default", "base")
 
 filter("float", function(v, default)
+  values.check_defined(v)
   local n = values.number(v)
   if not n and raw(v) then
     local s = trimmed(raw(v))
@@ -156,7 +154,8 @@ filter("round", function(v, precision, how)
     values.check_defined(v)
     S.fail("round needs a number, not " .. values.type_name(v))
   end
-  precision, how = precision or 0, raw(how or "common")
+  precision, how = values.integer(precision, 0, "a precision"), raw(how or "common")
+  if math.abs(precision) > 300 then S.fail("round: a precision beyond 300 is not supported") end
   if how == "common" then
     if precision >= 0 then
       if math.type(n) == "integer" then return n end
@@ -204,8 +203,7 @@ filter("tojson", function(v, ensure_ascii, indent, separators, sort_keys)
     opts = { item_separator = ", ", key_separator = ": ", nan = true, default = foreign,
       ensure_ascii = ensure_ascii ~= nil and truth(ensure_ascii), sort_keys = sort_keys ~= nil and truth(sort_keys) }
     if indent ~= nil and indent ~= null then
-      local width = values.number(indent)
-      opts.indent = raw(indent) or width and (" "):rep(math.max(0, math.min(width, 100))) or S.fail("tojson: indent must be a number or a string")
+      opts.indent = raw(indent) or (" "):rep(math.max(0, math.min(values.integer(indent, 0, "tojson's indent"), 100)))
       opts.item_separator = ","
     end
     if separators ~= nil and separators ~= null then

@@ -42,7 +42,7 @@ globals.namespace = call.builtin(function(args, kwargs)
   local ns = {}
   local source = args[1] ~= nil and methods.new_dict(args[1]) or {}
   for k, v in pairs(source) do if type(k) == "string" then ns[k] = v end end
-  for k, v in pairs(kwargs or {}) do ns[k] = v end
+  for _, k in ipairs(kwargs or {}) do ns[k] = kwargs[k] end
   return setmetatable(ns, values.NAMESPACE)
 end)
 

@@ -21,12 +21,7 @@ local function own_list(v, name)
   return v
 end
 
-local function need_int(v, default, what)
-  if v == nil then return default end
-  local n = values.number(v)
-  if math.type(n) ~= "integer" then S.fail(what .. " must be an integer") end
-  return n
-end
+local need_int = values.integer
 
 method("list", "append", function(l, item)
   S.step(1)
@@ -131,7 +126,7 @@ function methods.new_dict(source, kwargs)
       end
     end
   end
-  for k, v in pairs(kwargs or {}) do d[k] = v end
+  for _, k in ipairs(kwargs or {}) do d[k] = kwargs[k] end
   return d
 end
 

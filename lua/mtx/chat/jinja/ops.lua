@@ -28,14 +28,14 @@ local function join_lists(a, b, mt)
 end
 
 function ops.add(a, b)
-  if type(a) == "string" and type(b) == "string" then return text.concat(a, b) end
+  if type(a) == "string" and type(b) == "string" then return text.add(a, b) end
   local x, y = number(a), number(b)
   if x and y then
     local sum = x + y
     if math_type(sum) == "integer" and ((x ~ sum) & (y ~ sum)) < 0 then overflow() end
     return sum
   end
-  if raw(a) and raw(b) then return text.concat(a, b) end
+  if raw(a) and raw(b) then return text.add(a, b) end
   local ka, kb = kind(a), kind(b)
   if ka == "list" and kb == "list" then return join_lists(a, b, values.LIST) end
   if ka == "tuple" and kb == "tuple" then return join_lists(a, b, values.TUPLE) end

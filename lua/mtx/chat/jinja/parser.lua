@@ -197,7 +197,14 @@ function statements.block(P, at)
   return node
 end
 
-function statements.print(P, at) return { t = "output", at = at, parts = { expr.parse_tuple(P) } } end
+function statements.print(P, at)
+  local parts = {}
+  while P:type() ~= "block_end" do
+    if #parts > 0 then P:expect(",") end
+    parts[#parts + 1] = expr.parse(P)
+  end
+  return { t = "output", at = at, parts = parts }
+end
 
 for _, word in ipairs{ "include", "import", "extends", "from" } do
   statements[word] = function(P, at)

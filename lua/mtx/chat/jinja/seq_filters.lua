@@ -125,7 +125,7 @@ end, "case_sensitive", "by", "reverse")
 
 -- Position of a key among those seen: strings and numbers by table, others by comparison.
 local function index_of(seen, key)
-  local plain = raw(key) or key
+  local plain = raw(key) or values.number(key) or key
   if type(plain) ~= "table" then return seen[plain], plain end
   for _, entry in ipairs(seen.others) do if values.equal(entry[1], plain) then return entry[2], plain end end
   return nil, plain

@@ -25,12 +25,7 @@ end
 
 local function need(v, what) return plain(v, what) or S.fail(what .. " needs a string") end
 
-local function integer(v, default, what)
-  if v == nil then return default end
-  local n = values.number(v)
-  if math.type(n) ~= "integer" then S.fail(what .. " needs an integer, not " .. values.type_name(v)) end
-  return n
-end
+local integer = values.integer
 
 -- Searching costs by length; a long needle may cost its length again per byte.
 local function charge_find(s, needle) S.charge(#s // 16 + (#needle > 256 and #s * #needle // 4096 or 0)) end
@@ -64,7 +59,7 @@ method("title", function(v)
   local out, inside = {}, false
   for c in each_char(raw(v)) do
     local letter = is_letter(c)
-    out[#out + 1] = letter and (inside and strings.lower(c) or strings.upper(c)) or c
+    out[#out + 1] = letter and (inside and strings.lower(c) or strings.title_char(c)) or c
     inside = letter
   end
   return text.remark(v, table.concat(out))
@@ -107,11 +102,12 @@ method("split", function(v, sep, limit)
   while limit < 0 or #out < limit do
     local first, last = s:find(needle, pos, true)
     if not first then break end
-    out[#out + 1] = text.sub(v, pos, first - 1)
+    local n = #out + 1
+    out[n] = text.sub(v, pos, first - 1)
+    if n & 63 == 0 then S.step(32) end
     pos = last + 1
   end
   out[#out + 1] = text.sub(v, pos, #s)
-  S.step(#out // 8)
   return values.list(out)
 end, "sep", "maxsplit")
 
@@ -186,6 +182,7 @@ method("replace", function(v, old, new, count)
   if needle == "" then
     local starts = strings.starts(s)
     S.step(#starts)
+    S.charge(#starts * #raw(new))
     for i = 1, #starts do
       if count < 0 or done < count then
         out[#out + 1] = new
@@ -200,11 +197,15 @@ method("replace", function(v, old, new, count)
       out[#out + 1] = text.sub(v, pos, first - 1)
       out[#out + 1] = new
       pos, done = last + 1, done + 1
+      if done & 63 == 0 then
+        S.step(32)
+        S.charge(64 * #raw(new))
+      end
     end
     if done == 0 then return v end
     out[#out + 1] = text.sub(v, pos, #s)
   end
-  S.charge(#s + done * #raw(new))
+  S.charge(#s + (done & 63) * #raw(new))
   return text.join(out, 1, #out)
 end, "old", "new", "count")
 

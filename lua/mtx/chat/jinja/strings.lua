@@ -124,10 +124,16 @@ function strings.head(s)
   return sub(s, 1, stop), sub(s, stop + 1)
 end
 
+--- One character in title case: its capital, of which only the first letter is one (ß: Ss).
+function strings.title_char(c)
+  local head, tail = strings.head(strings.upper(c))
+  return head .. strings.lower(tail)
+end
+
 function strings.capitalize(s)
   if s == "" then return s end
   local head, tail = strings.head(s)
-  return strings.upper(head) .. strings.lower(tail)
+  return strings.title_char(head) .. strings.lower(tail)
 end
 
 --- Python's repr of a str.

@@ -9,6 +9,8 @@
 -- first, last (1-based, inclusive) of the byte ranges the template wrote, in
 -- order, never touching. A table exists only for template literals and where the
 -- two kinds are joined. A render without spans never makes one.
+-- m[-1] = true makes it what Python calls Markup (the result of `safe`): adding a
+-- string to it escapes the string for HTML, which some templates do by accident.
 -- An operation that cannot say which bytes came from where drops the mark: that
 -- errs on the safe side.
 local S = require("mtx.chat.jinja.state")
@@ -47,12 +49,35 @@ function text.sub(v, i, j)
       n = n + 2
     end
   end
+  if v[-1] then
+    marks = marks or { [0] = s }
+    marks[-1] = true
+  end
   return marks and setmetatable(marks, MARKED) or s
 end
 
+--- v as Markup.
+function text.markup(v)
+  S.marks = true
+  local m = { [0] = text.raw(v), [-1] = true }
+  if type(v) == "table" then table.move(v, 1, #v, 1, m) end
+  return setmetatable(m, MARKED)
+end
+
+local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ["'"] = "&#39;", ['"'] = "&#34;" }
+
+--- v, escaped for HTML, as Markup.
+function text.escape(v)
+  local escaped = text.raw(v):gsub("[&<>'\"]", ESCAPES)
+  S.charge(#escaped)
+  return text.markup(text.remark(type(v) == "table" and v or "", escaped))
+end
+
+function text.is_markup(v) return type(v) == "table" and v[-1] == true end
+
 --- Joins list[first..last] (string values) into one string value.
 function text.join(list, first, last)
-  if not S.spans then return concat(list, "", first, last) end
+  if not S.marks then return concat(list, "", first, last) end
   local marks, n, at, parts = nil, 0, 0, {}
   for i = first, last do
     local v = list[i]
@@ -75,19 +100,24 @@ function text.join(list, first, last)
     end
   end
   local s = concat(parts)
-  if not marks then return s end
+  if n == 0 then return s end
   marks[0] = s
   return setmetatable(marks, MARKED)
 end
 
---- a .. b for string values.
-function text.concat(a, b)
+--- a + b for string values.
+function text.add(a, b)
   if type(a) == "string" and type(b) == "string" then
     S.charge(#a + #b)
     return a .. b
   end
+  if text.is_markup(a) or text.is_markup(b) then
+    if not text.is_markup(a) then a = text.escape(a) elseif not text.is_markup(b) then b = text.escape(b) end
+    S.charge(#a[0] + #b[0])
+    return text.markup(text.join({ a, b }, 1, 2))
+  end
   local both = text.join({ a, b }, 1, 2)
-  S.charge(#both[0])
+  S.charge(#text.raw(both))
   return both
 end
 
@@ -95,6 +125,10 @@ end
 --- byte kept its place or all of v was marked.
 function text.remark(v, s)
   if type(v) == "string" or s == "" then return s end
+  if v[-1] then
+    local plain = table.move(v, 1, #v, 1, { [0] = v[0] })
+    return text.markup(text.remark(setmetatable(plain, MARKED), s))
+  end
   if v[1] == 1 and v[2] == #v[0] then return text.trusted(s) end
   if #s ~= #v[0] then return s end
   local marks = { [0] = s }

@@ -100,7 +100,7 @@ function repr(v, depth)
   local k = kind(v)
   depth = (depth or 0) + 1
   if depth > 200 then S.fail("a value is nested too deeply to print") end
-  if k == "str" then return strings.repr(raw(v)) end
+  if k == "str" then return text.is_markup(v) and "Markup(" .. strings.repr(raw(v)) .. ")" or strings.repr(raw(v)) end
   if k == "list" then return repr_sequence(v, "[", "]", depth) end
   if k == "tuple" then return repr_sequence(v, "(", ")", depth) end
   if k == "view" then return VIEW_NAMES[v[0]] .. "(" .. repr_sequence(v, "[", "]", depth) .. ")" end
@@ -208,6 +208,17 @@ local function number(v)
   if v == true then return 1 elseif v == false then return 0 end
 end
 values.number = number
+
+--- v as an integer; nil and none give default; anything else fails. what: for the message.
+function values.integer(v, default, what)
+  if v == nil or v == null then return default end
+  local n = number(v)
+  if math_type(n) ~= "integer" then
+    values.check_defined(v)
+    S.fail(("%s must be an integer, not %s"):format(what, values.type_name(v)))
+  end
+  return n
+end
 
 --- Python's a < b. op: the operator's text, for the message.
 function values.less(a, b, op)
