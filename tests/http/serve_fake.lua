@@ -11,4 +11,4 @@ local deps, dir = fake.deps()
 flags.models_dir = dir
 local c = assert(config.load({ env = function() end, flags = flags }))
 local ctx = assert(serve.new(c, deps))
-os.exit(serve.run(ctx))
+return serve.run(ctx)

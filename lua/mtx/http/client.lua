@@ -53,7 +53,7 @@ function client.request(target, method, path, options)
   while not over do uv.run("once") end
   timer:close()
   if not sock:is_closing() then sock:close() end
-  uv.run("nowait")
+  uv.run() -- until both handles have closed
   if failed then return nil, tostring(failed) end
   return parse(table.concat(data))
 end

@@ -200,6 +200,12 @@ function serve.run(ctx)
   ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys })
   notify_systemd(ctx, "READY=1")
   uv.run()
+  -- Handles that are still closing when the Lua state ends would be touched after
+  -- they are freed: close what is left and let the loop see all of it end.
+  uv.walk(function(handle)
+    if not handle:is_closing() then handle:close() end
+  end)
+  uv.run()
   if c.pid_file ~= "" then os.remove(c.pid_file) end
   return 0
 end
