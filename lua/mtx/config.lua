@@ -72,7 +72,7 @@ config.OPTIONS = {
   opt("max_loaded_models", "integer", 2, { "MATRICXON_MAX_LOADED_MODELS", "OLLAMA_MAX_LOADED_MODELS" }, "models in memory at once", range(1, 64)),
   opt("keep_alive", "duration", 300, { "MATRICXON_DEFAULT_KEEP_ALIVE_SECONDS", "OLLAMA_KEEP_ALIVE" }, "how long an unused model stays loaded; negative = for ever", nil, "s"),
   opt("memory_margin", "number", 1.2, { "MATRICXON_MEMORY_SAFETY_MARGIN" }, "memory wanted times this must be free", range(1.1, 1.8)),
-  opt("ctx", "integer", 0, { "MLXFORGE_MAX_CTX", "OLLAMA_CONTEXT_LENGTH", "MTX_MAX_CTX" }, "context of a request; 0 = the model's, at most 8192", range(0, 1 << 24), "tokens"),
+  opt("ctx", "integer", 0, { "MLXFORGE_MAX_CTX", "OLLAMA_CONTEXT_LENGTH", "MTX_MAX_CTX" }, "context of a request; 0 = the model's, at most 4096", range(0, 1 << 24), "tokens"),
   opt("parallel", "integer", 8, { "MATRICXON_MAX_DECODE_BATCH", "OLLAMA_NUM_PARALLEL", "MTX_MAX_BATCH" }, "requests decoded together per model", range(1, 256)),
   opt("threads", "integer", 0, { "MATRICXON_TORCH_THREADS" }, "compute threads; 0 = usable cores", range(0, 1024)),
   opt("cpu", "string", "auto", { "MATRICXON_GEMV_BACKEND", "MTX_KERNELS" }, "highest kernel tier: auto, scalar, avx2, avx512, amx, neon"),

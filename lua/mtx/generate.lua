@@ -97,6 +97,13 @@ local function named(loaded, entries)
   return out
 end
 
+-- The engine tells the prompt's logprobs from the second token on.
+local function named_prompt(job, choice, entries)
+  local first = job.prompts[choice.prompt][1]
+  local all = { { id = first, text = job.loaded.model:piece(first) } }
+  return table.move(named(job.loaded, entries), 1, #entries, 2, all)
+end
+
 local function emit(job, ev, choice)
   ev.choice = choice.index
   if ev.kind == "call" then
@@ -127,7 +134,7 @@ function ON.start(job, choice, ev)
   local req = job.req
   if req.echo then
     local text = req.prompt_texts[choice.prompt]
-    emit(job, { kind = "text", text = text, logprobs = ev.prompt_logprobs and named(job.loaded, ev.prompt_logprobs) }, choice)
+    emit(job, { kind = "text", text = text, logprobs = ev.logprobs and named_prompt(job, choice, ev.logprobs) }, choice)
   end
   job.ctx.policy:changed(job.loaded, "start")
 end
@@ -219,12 +226,15 @@ local function submit(job, choice, tokens, sampler)
   local s = {}
   for k, v in pairs(sampler) do s[k] = v end
   s.seed = (sampler.seed + choice.index) & 0x7fffffff
-  local id, message, code = ctx.pool:engine(l):submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
+  local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
     grammar = job.grammar, logprobs = req.logprobs, prompt_logprobs = req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms, cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
     ignore_eos = req.ignore_eos or false })
   if not id then
-    if code == "limit" then check.fail(503, tostring(message), { kind = "queue_full", retry_after = 2 }) end
+    if code == "limit" then
+      if tostring(message):find("queue", 1, true) then check.fail(503, message, { kind = "queue_full", retry_after = 2 }) end
+      check.fail(400, tostring(message), { kind = "context", extra = { n_prompt_tokens = #tokens, n_ctx = l.n_ctx } })
+    end
     check.fail(code == "invalid" and 400 or 500, tostring(message), { kind = code == "invalid" and "invalid" or "internal" })
   end
   choice.id, choice.n_prompt = id, #tokens
@@ -236,7 +246,7 @@ local function start_once(ctx, req, sink)
   local t0 = uv.hrtime()
   local loaded = generate.model(ctx, req, "completion")
   check_abilities(loaded, req)
-  local waiting = loaded.engine and loaded.engine:stats().n_waiting or 0
+  local waiting = loaded.engine:stats().n_waiting
   if waiting >= ctx.config.max_waiting then
     check.fail(503, "the queue of " .. loaded.name .. " is full: " .. waiting .. " requests wait, the limit is " .. ctx.config.max_waiting,
       { kind = "queue_full", retry_after = 2 })

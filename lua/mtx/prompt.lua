@@ -60,15 +60,11 @@ local function render(ctx, loaded, messages, req)
   check.fail(400, "the chat template refused the messages: " .. tostring(message))
 end
 
+-- Exactly one leading BOS, whether the template writes it or the vocabulary adds
+-- it (bos_once). Spans: only the template's own text may become control tokens.
 local function tokenize(loaded, r)
-  local ids, message = loaded.model:tokenize(r.text, { add_special = r.add_special or false, parse_special = true, spans = r.spans })
+  local ids, message = loaded.model:tokenize(r.text, { add_special = true, bos_once = true, parse_special = true, spans = r.spans })
   if not ids then check.fail(400, "cannot tokenize the prompt: " .. tostring(message)) end
-  local info = loaded.info
-  -- Exactly one leading BOS, whether the template writes it or the vocabulary adds it.
-  if info.add_bos and info.bos and not r.add_special then
-    if ids[1] ~= info.bos then table.insert(ids, 1, info.bos) end
-  end
-  while info.bos and #ids > 1 and ids[1] == info.bos and ids[2] == info.bos do table.remove(ids, 1) end
   return ids
 end
 
@@ -130,7 +126,7 @@ local function text_prompt(ctx, loaded, req, text)
     ids = infill_prompt(loaded, req, text)
   elseif req.raw or not loaded.template then
     local system = not req.raw and req.system and req.system ~= "" and req.system .. "\n\n" or ""
-    ids = tokenize(loaded, { text = system .. text, add_special = true })
+    ids = tokenize(loaded, { text = system .. text })
     req.rendered = system .. text
   else
     local messages = { { role = "user", content = text, images = req.images } }

@@ -145,8 +145,8 @@ local function begin(e, r)
   r.reply = reply
   local start = { id = r.id, kind = "start", n_prompt = #r.args.tokens, n_cached = reply.n_cached or 0 }
   if r.args.prompt_logprobs then
-    start.prompt_logprobs = {}
-    for i, id in ipairs(r.args.tokens) do start.prompt_logprobs[i] = { id = id, logprob = i > 1 and -0.5 or nil, top = { { id = id, logprob = -0.5 } } } end
+    start.logprobs = {} -- from the second token on
+    for i = 2, #r.args.tokens do start.logprobs[i - 1] = { id = r.args.tokens[i], logprob = -0.5, top = { { id = r.args.tokens[i], logprob = -0.5 } } } end
   end
   emit(e, start)
 end

@@ -6,6 +6,7 @@ local catalog = require("mtx.serve.catalog")
 local core = require("mtx.core")
 local json = require("mtx.json")
 local pool = require("mtx.serve.pool")
+local render = require("mtx.serve.render")
 
 local models = {}
 
@@ -62,6 +63,17 @@ function models.details(path)
   return meta, tensors
 end
 
+-- Adds to a loaded model's info what its vocabulary knows: bos, eos, add_bos, fim_*.
+function models.facts(model)
+  local info = model:info()
+  local special = model.tok and model.tok:special()
+  if special then
+    info.bos, info.eos, info.add_bos = special.bos, special.eos, special.add_bos
+    info.fim_prefix, info.fim_suffix, info.fim_middle = special.fim_pre, special.fim_suf, special.fim_mid
+  end
+  return info
+end
+
 -- Adds catalog, pool, render, parser, grammar to ctx.
 function models.attach(ctx)
   local deps = ctx.deps
@@ -69,8 +81,9 @@ function models.attach(ctx)
   ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe,
     sha256 = core.sha256, clock = ctx.clock })
   ctx.pool = pool.new(ctx)
+  ctx.facts = models.facts
   ctx.details = deps.details or models.details
-  ctx.render, ctx.parser, ctx.grammar = deps.render, deps.parser, deps.grammar
+  ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser, deps.grammar
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
     for _, l in pairs(ctx.pool.loaded) do
@@ -97,7 +110,7 @@ function models.attach(ctx)
     local queue, names = 0, {}
     for _, l in ipairs(ctx.pool:list()) do
       names[#names + 1] = l.name
-      if l.engine then queue = queue + l.engine:stats().n_waiting end
+      queue = queue + l.engine:stats().n_waiting
     end
     if queue >= ctx.config.max_waiting then return { ready = false, reason = "overloaded", queue = queue } end
     return { ready = true, model = names[1], models = require("mtx.api.wire").list(names), queue = queue }

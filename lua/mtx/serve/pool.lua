@@ -35,6 +35,13 @@ function Pool:bytes_wanted(entry, info, n_ctx)
   return entry.size + kv
 end
 
+-- Tokens the KV budget holds, or nil for the engine's own choice.
+function Pool:kv_tokens(info)
+  local mb = self.ctx.config.kv_budget_mb
+  if mb == 0 or not info.kv_bytes_per_token then return nil end
+  return math.max(256, (mb << 20) // info.kv_bytes_per_token)
+end
+
 local function evict_one(self, now)
   local oldest
   for _, l in pairs(self.loaded) do
@@ -98,7 +105,8 @@ function Pool:load(entry, n_ctx)
   self.loading = entry.name
   local model, message, code = ctx.core.load(entry.path, { ctx = n_ctx, threads = config.threads > 0 and config.threads or nil,
     kv_type = config.kv_type, n_parallel = config.parallel, max_waiting = config.max_waiting, cpu = config.cpu ~= "auto" and config.cpu or nil,
-    cache_mb = config.cache_mb, kv_budget_mb = config.kv_budget_mb > 0 and config.kv_budget_mb or nil })
+    cache_bytes = config.cache_mb << 20, kv_tokens = self:kv_tokens(info), no_memory_check = true,
+    warn = function(line) ctx.log("warn", "model", { model = entry.name, warning = line }) end })
   self.loading = nil
   if not model then
     ctx.log("error", "model does not load", { model = entry.name, message = message, code = code })
@@ -107,10 +115,12 @@ function Pool:load(entry, n_ctx)
     if code == "memory" or code == "nomem" then check.fail(503, text, { kind = "unavailable" }) end
     check.fail(code == "unsupported" and 400 or 500, "cannot load " .. entry.name .. ": " .. text, { kind = code == "unsupported" and "invalid" or "internal" })
   end
-  local l = { entry = entry, name = entry.name, key = entry.key, model = model, info = model:info(), handlers = {}, inflight = 0, jobs = {},
+  local l = { entry = entry, name = entry.name, key = entry.key, model = model, info = ctx.facts(model), handlers = {}, inflight = 0, jobs = {},
     used = ctx.clock(), size = entry.size, load_ms = (uv.hrtime() - started) / 1e6, keep = config.keep_alive }
-  l.n_ctx_train = l.info.n_ctx_train or l.info.n_ctx or 2048
-  l.n_ctx = l.info.n_ctx or math.min(n_ctx or 8192, l.n_ctx_train)
+  self:engine(l)
+  local n_engine = l.engine:stats().n_ctx
+  l.n_ctx_train = l.info.n_ctx_train or n_engine or 2048
+  l.n_ctx = n_engine or l.info.n_ctx
   self.failed[entry.key] = nil
   self.loaded[entry.key] = l
   self.n = self.n + 1
@@ -120,15 +130,16 @@ function Pool:load(entry, n_ctx)
   return l
 end
 
--- Starts the engine on first use: embedding models never need one.
+-- Starts the engine and listens to its wake descriptor.
 function Pool:engine(l)
-  if l.engine then return l.engine end
-  local engine, message = l.model:engine()
-  if not engine then check.fail(500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = "internal" }) end
+  local engine, message, code = l.model:engine()
+  if not engine then
+    l.model:close()
+    check.fail(code == "memory" and 503 or 500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = code == "memory" and "unavailable" or "internal" })
+  end
   l.engine = engine
   l.poll = uv.new_poll(engine:fd())
   l.poll:start("r", function(err) if not err then drain(self, l) end end)
-  return engine
 end
 
 -- Work begins and ends: keep_alive (seconds or nil for the default) counts from the end.

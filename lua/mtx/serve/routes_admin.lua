@@ -13,10 +13,8 @@ local list = wire.list
 local function stats(ctx)
   local waiting, running = 0, 0
   for _, l in pairs(ctx.pool.loaded) do
-    if l.engine then
-      local s = l.engine:stats()
-      waiting, running = waiting + s.n_waiting, running + s.n_running
-    end
+    local s = l.engine:stats()
+    waiting, running = waiting + s.n_waiting, running + s.n_running
   end
   return { requests_total = ctx.totals.requests, tokens_generated_total = ctx.totals.generated, prompt_tokens_total = ctx.totals.prompt,
     active_requests = ctx.n_jobs, queue_depth = waiting, running = running }

@@ -13,7 +13,7 @@ local function over_models(ctx, read)
   return function()
     local sum = 0
     for _, l in pairs(ctx.pool.loaded) do
-      if l.engine then sum = sum + (read(l.engine:stats()) or 0) end
+      sum = sum + (read(l.engine:stats()) or 0)
     end
     return sum
   end
