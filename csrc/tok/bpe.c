@@ -41,32 +41,35 @@ static bool merge_parts(const mtx_tok *t, mtx_str m, char *buf, size_t *n_left, 
   return *n_right != SIZE_MAX;
 }
 
-// Two passes: the first counts the keys and bytes that are missing, so that the
-// second never moves the table that the map points into.
+// Merges between known keys are taken at once; the few that need new keys wait
+// until the table has been grown once, for the map points into it.
 static mtx_code load_merges(mtx_tok *t, const mtx_gguf_kv *kv, mtx_err *err) {
   mtx_code rc = MTX_OK;
   mtx_buf both = {0};
-  size_t n_new = 0, n_bytes = 0;
-  for (int pass = 0; pass < 2; pass++) {
-    for (uint64_t i = 0; i < kv->n; i++) {
-      mtx_str m = mtx_gguf_item_str(kv, i);
-      size_t nl, nr;
-      both.len = 0;
-      if ((rc = mtx_buf_reserve(&both, m.len, err))) goto done;
-      if (!merge_parts(t, m, both.ptr, &nl, &nr)) continue;
-      if (pass) {
-        uint32_t l = key_id(t, both.ptr, nl), r = key_id(t, both.ptr + nl, nr);
-        mtx_pairmap_add(&t->merges, (mtx_pair){l, r, (uint32_t)i, key_id(t, both.ptr, nl + nr)});
-        continue;
-      }
-      size_t at[3] = {0, nl, 0}, len[3] = {nl, nr, nl + nr};
-      for (int k = 0; k < 3; k++)
-        if (mtx_strmap_get(&t->map, both.ptr + at[k], len[k]) < 0) n_new++, n_bytes += len[k];
+  mtx_ids late = {0};
+  size_t n_bytes = 0, nl, nr;
+  for (uint64_t i = 0; i < kv->n; i++) {
+    mtx_str m = mtx_gguf_item_str(kv, i);
+    if ((rc = mtx_buf_reserve(&both, m.len, err))) goto done;
+    if (!merge_parts(t, m, both.ptr, &nl, &nr)) continue;
+    int32_t l = mtx_strmap_get(&t->map, both.ptr, nl), r = mtx_strmap_get(&t->map, both.ptr + nl, nr);
+    int32_t lr = mtx_strmap_get(&t->map, both.ptr, nl + nr);
+    if (l >= 0 && r >= 0 && lr >= 0) {
+      mtx_pairmap_add(&t->merges, (mtx_pair){(uint32_t)l, (uint32_t)r, (uint32_t)i, (uint32_t)lr});
+    } else {
+      if ((rc = mtx_ids_push(&late, (int32_t)i, err))) goto done;
+      n_bytes += 2 * (nl + nr);
     }
-    if (!pass && (rc = mtx_tok_grow_keys(t, n_new, n_bytes, err))) goto done;
+  }
+  if ((rc = mtx_tok_grow_keys(t, 3 * late.len, n_bytes, err))) goto done;
+  for (size_t k = 0; k < late.len; k++) {
+    merge_parts(t, mtx_gguf_item_str(kv, (uint64_t)late.ptr[k]), both.ptr, &nl, &nr);
+    uint32_t l = key_id(t, both.ptr, nl), r = key_id(t, both.ptr + nl, nr);
+    mtx_pairmap_add(&t->merges, (mtx_pair){l, r, (uint32_t)late.ptr[k], key_id(t, both.ptr, nl + nr)});
   }
 done:
   mtx_buf_fini(&both);
+  mtx_ids_fini(&late);
   return rc;
 }
 
