@@ -98,6 +98,7 @@ static mtx_code append_whole(const char *bytes, size_t n, mtx_buf *out, size_t *
   size_t from = 0, i = 0;
   mtx_code rc;
   *left = 0;
+  if (!n) return MTX_OK;
   while (i < n) {
     size_t need, k = valid_prefix(p + i, n - i, &need);
     if (k == need) {

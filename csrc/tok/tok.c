@@ -116,7 +116,7 @@ static mtx_code find_specials(partition *p) {
       return rc;
     }
   }
-  qsort(p->taken, p->n_taken, sizeof *p->taken, by_pos);
+  if (p->n_taken) qsort(p->taken, p->n_taken, sizeof *p->taken, by_pos);
   return MTX_OK;
 }
 
