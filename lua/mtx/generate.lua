@@ -26,6 +26,9 @@ function generate.model(ctx, req, wanted)
     local m = entry.manifest
     loaded.template = (m and m.template) or loaded.info.chat_template
     loaded.can = capabilities.of(loaded.info, loaded.template)
+    if not loaded.template and loaded.can.completion and ctx.fallback_template then
+      loaded.template = ctx.fallback_template(loaded)
+    end
   end
   if wanted and not loaded.can[wanted] then
     check.fail(400, '"' .. loaded.entry.name .. '" does not support ' .. (wanted == "completion" and req.task == "chat" and "chat" or wanted == "completion" and "generate" or wanted))
@@ -100,7 +103,7 @@ end
 -- The engine tells the prompt's logprobs from the second token on.
 local function named_prompt(job, choice, entries)
   local first = job.prompts[choice.prompt][1]
-  local all = { { id = first, text = job.loaded.model:piece(first) } }
+  local all = { { id = first, text = first == job.loaded.info.bos and "" or job.loaded.model:piece(first) } }
   return table.move(named(job.loaded, entries), 1, #entries, 2, all)
 end
 
@@ -264,7 +267,10 @@ local function start_once(ctx, req, sink)
   job.deadline_ms = req.deadline_ms and timeout and math.min(req.deadline_ms, timeout) or req.deadline_ms or timeout and math.floor(timeout)
   if req.echo then
     req.prompt_texts = {}
-    for i, p in ipairs(prompts) do req.prompt_texts[i] = loaded.model:detokenize(p) end
+    for i, p in ipairs(prompts) do
+      local from = #p > 1 and p[1] == loaded.info.bos and 2 or 1
+      req.prompt_texts[i] = loaded.model:detokenize(table.move(p, from, #p, 1, {}))
+    end
   end
   if ctx.script and ctx.script:has("token") and not req.from_script then
     job.token_hook, req.script_view = true, { model = req.model, key = req.key and req.key.name or "", seed = sampler.seed }

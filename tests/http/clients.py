@@ -167,9 +167,10 @@ def openai_responses():
             kinds.append(e.type)
             if e.type == "response.output_text.delta":
                 text += e.delta
-        final = s.get_final_response()
+            elif e.type in ("response.completed", "response.incomplete"):
+                final = e.response
     assert kinds[0] == "response.created" and kinds[-1] in ("response.completed", "response.incomplete"), kinds
-    assert final.output_text == text
+    assert "".join(p.text for o in final.output if o.type == "message" for p in o.content) == text
     oai.responses.delete(r.id)
     try:
         oai.responses.retrieve(r.id)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # The real Python clients (openai, ollama, anthropic, langchain-ollama, websockets)
-# against `mtx serve`: over the scripted engine, and over real models when
-# MTX_MODELS_DIR (default ./models) has a chat and an embedding model.
+# against `mtx serve`: over the scripted engine, and over each real chat model that
+# lies in MTX_MODELS_DIR (default ./models; `make models` fetches them).
 # The clients come from MTX_CLIENT_PYTHON, else from a virtual environment made here.
 : "${BUILD:=build}" "${MTX_MODELS_DIR:=models}"
 py=${MTX_CLIENT_PYTHON:-$BUILD/clients/bin/python}
@@ -17,31 +17,59 @@ pid=
 trap 'if [ -n "$pid" ]; then kill "$pid" 2>/dev/null; fi; rm -rf "$tmp"' EXIT
 passed=0 failed=0
 
-# run_with NAME CHAT EMBED MODE COMMAND...: starts a server, runs the clients, ends it by SIGTERM.
-run_with() {
-  name=$1 chat=$2 embed=$3 mode=$4; shift 4
+# start COMMAND...: starts a server on a free port; sets pid and port.
+start() {
   "$@" --port 0 --log-level info >"$tmp/log" 2>&1 &
-  pid=$!
+  pid=$! port=
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     port=$(sed -n 's/.* listening .*port=\([0-9]*\).*/\1/p' "$tmp/log")
-    [ -n "$port" ] && break
+    [ -n "$port" ] && return
     sleep 0.2
   done
-  if [ -z "$port" ]; then
-    cat "$tmp/log"; failed=$((failed + 1)); return
-  fi
-  "$py" tests/http/clients.py "$port" "$chat" "$embed" "$mode" >"$tmp/out" 2>&1
-  grep -v '^ok ' "$tmp/out" | sed "s/^/$name: /"
+  cat "$tmp/log"
+  failed=$((failed + 1))
+}
+
+# clients CHAT_MODEL EMBED_MODEL MODE: every client test against the running server.
+clients() {
+  "$py" tests/http/clients.py "$port" "$@" >"$tmp/out" 2>&1
+  grep -v '^ok ' "$tmp/out" | sed "s/^/$1 ($3): /"
   line=$(tail -1 "$tmp/out")
   p=${line%% *}; f=${line#*, }; f=${f%% *}
   case $p$f in *[!0-9]*|'') p=0 f=1;; esac
   passed=$((passed + p)) failed=$((failed + f))
+}
+
+# end: SIGTERM must end the server with exit code 0; the log must hold no error.
+end() {
   kill "$pid"; wait "$pid"; rc=$?
   pid=
-  if [ "$rc" = 0 ]; then passed=$((passed + 1)); else echo "$name: exit code $rc after SIGTERM"; failed=$((failed + 1)); fi
+  if [ "$rc" = 0 ]; then passed=$((passed + 1)); else echo "exit code $rc after SIGTERM"; failed=$((failed + 1)); fi
   if grep -q ' error ' "$tmp/log"; then grep ' error ' "$tmp/log" | head -5; failed=$((failed + 1)); fi
 }
 
-run_with scripted tiny minilm scripted "$BUILD/mtx" tests/http/serve_fake.lua
+start "$BUILD/mtx" tests/http/serve_fake.lua
+if [ -n "$port" ]; then clients tiny minilm scripted; end; fi
+
+# Real models are seen through links, so that what the tests create is not left among them.
+mkdir "$tmp/models"
+for f in "$MTX_MODELS_DIR"/*.gguf; do
+  if [ -e "$f" ]; then ln -s "$(realpath "$f")" "$tmp/models/"; fi
+done
+names() { # names CAPABILITY
+  "$py" -c "
+import json, urllib.request
+for m in json.load(urllib.request.urlopen('http://127.0.0.1:$port/api/tags'))['models']:
+    if '$1' in m['capabilities']: print(m['name'].removesuffix(':latest'))"
+}
+if [ -n "$(ls "$tmp/models")" ]; then
+  start "$BUILD/mtx" serve --models-dir "$tmp/models"
+  if [ -n "$port" ]; then
+    embed=$(names embedding | head -1)
+    if [ -z "$embed" ]; then echo "no embedding model in $MTX_MODELS_DIR"; failed=$((failed + 1)); fi
+    for chat in $(names completion); do clients "$chat" "$embed" real; done
+    end
+  fi
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

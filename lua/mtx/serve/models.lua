@@ -84,6 +84,13 @@ function models.attach(ctx)
   ctx.facts = models.facts
   ctx.details = deps.details or models.details
   ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser, deps.grammar
+  if not deps.render then
+    ctx.fallback_template = function(loaded)
+      local name, source = render.fallback(loaded)
+      ctx.log("warn", "the model file has no chat template", { model = loaded.name, using = name or "none" })
+      return source
+    end
+  end
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
     for _, l in pairs(ctx.pool.loaded) do

@@ -2,6 +2,7 @@
 -- Messages of a request -> prompt text and spans, through chat/render.lua.
 local check = require("mtx.api.check")
 local render = require("mtx.chat.render")
+local shipped = require("mtx.chat.shipped")
 
 local serve_render = {}
 
@@ -32,6 +33,19 @@ function serve_render.messages(loaded, messages, req)
     continue_final_message = req.continue })
   if not text then return nil, spans end
   return { text = text, spans = spans }
+end
+
+-- Turn marks in the vocabulary and the shipped template they belong to.
+local MARKS = { { "<|im_start|>", "chatml" }, { "<start_of_turn>", "gemma" }, { "<|start_header_id|>", "llama3" }, { "[INST]", "mistral" } }
+
+-- For a model whose file carries no template: name and text of a shipped one, told
+-- by the architecture or the vocabulary; nil when neither tells.
+function serve_render.fallback(loaded)
+  local name = shipped.for_architecture(loaded.info.architecture)
+  for _, mark in ipairs(MARKS) do
+    if not name and loaded.model.tok and loaded.model.tok:find(mark[1]) then name = mark[2] end
+  end
+  if name then return name, shipped.text(name) end
 end
 
 return serve_render
