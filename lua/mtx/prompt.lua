@@ -3,6 +3,7 @@
 -- not take, truncation when asked for, fill-in-the-middle, and the one place
 -- where a prompt that does not fit is refused (with both numbers).
 local check = require("mtx.api.check")
+local teach = require("mtx.serve.teach")
 
 local prompt = {}
 
@@ -167,6 +168,9 @@ function prompt.build(ctx, loaded, req)
       table.move(req.messages, 1, #req.messages, #list + 1, list)
       if manifest.system and list[1].role ~= "system" then table.insert(list, 1, { role = "system", content = manifest.system }) end
       req.messages = list
+    end
+    if teach.wanted(loaded, req) then
+      req.messages = teach.messages(req.messages, req.tool_choice ~= "none" and req.tools or nil)
     end
     return { chat_prompt(ctx, loaded, req) }
   end

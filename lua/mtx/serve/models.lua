@@ -5,6 +5,7 @@ local capabilities = require("mtx.serve.capabilities")
 local catalog = require("mtx.serve.catalog")
 local core = require("mtx.core")
 local json = require("mtx.json")
+local output = require("mtx.serve.output")
 local pool = require("mtx.serve.pool")
 local render = require("mtx.serve.render")
 
@@ -74,6 +75,15 @@ function models.facts(model)
   return info
 end
 
+-- The output parser of one choice, or nil when its text goes out as it is.
+function models.parser(loaded, req)
+  local think = loaded.can.thinking and req.reasoning_format ~= "none" and loaded.template or nil
+  local calls = req.tools ~= nil and req.tool_choice ~= "none"
+  if not think and not calls then return nil end
+  return output.new({ think = think, drop_thinking = req.think == false, opened = think and output.opened(req.rendered or ""), calls = calls,
+    bare = req.bare_call })
+end
+
 -- Adds catalog, pool, render, parser, grammar to ctx.
 function models.attach(ctx)
   local deps = ctx.deps
@@ -83,7 +93,7 @@ function models.attach(ctx)
   ctx.pool = pool.new(ctx)
   ctx.facts = models.facts
   ctx.details = deps.details or models.details
-  ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser, deps.grammar
+  ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser or models.parser, deps.grammar
   if not deps.render then
     ctx.fallback_template = function(loaded)
       local name, source = render.fallback(loaded)
