@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
--- Request -> prompt tokens: template, folding of system turns the template does
--- not take, truncation when asked for, fill-in-the-middle, and the one place
--- where a prompt that does not fit is refused (with both numbers).
+-- Request -> prompt tokens: template, truncation when asked for, fill in the
+-- middle, and the one place where a prompt that does not fit is refused (with
+-- both numbers).
 local check = require("mtx.api.check")
 local teach = require("mtx.serve.teach")
 
@@ -18,47 +18,11 @@ local function rendered(ctx, loaded, messages, req)
   return r, message
 end
 
-local function fold_to_front(messages)
-  local system, rest = {}, {}
-  for _, m in ipairs(messages) do
-    if m.role == "system" then system[#system + 1] = m.content else rest[#rest + 1] = m end
-  end
-  if #system == 0 then return nil end
-  table.insert(rest, 1, { role = "system", content = table.concat(system, "\n\n") })
-  return rest
-end
-
-local function fold_into_user(messages)
-  local out, system = {}, nil
-  for i, m in ipairs(messages) do
-    if i == 1 and m.role == "system" then
-      system = m.content
-    elseif system and m.role == "user" then
-      local copy = {}
-      for k, v in pairs(m) do copy[k] = v end
-      copy.content = system .. "\n\n" .. m.content
-      out[#out + 1], system = copy, nil
-    else
-      out[#out + 1] = m
-    end
-  end
-  return not system and out or nil
-end
-
--- Renders; when the template itself refuses, system turns are first folded into
--- one at the front, then into the first user turn. Otherwise its message is a 400.
+-- A template's own refusal is the client's error (chat/render.lua has folded what it could).
 local function render(ctx, loaded, messages, req)
   local r, message = rendered(ctx, loaded, messages, req)
-  if r then return r end
-  local front = fold_to_front(messages)
-  if front then
-    r = rendered(ctx, loaded, front, req)
-    if r then return r end
-    local merged = fold_into_user(front)
-    r = merged and rendered(ctx, loaded, merged, req)
-    if r then return r end
-  end
-  check.fail(400, "the chat template refused the messages: " .. tostring(message))
+  if not r then check.fail(400, "the chat template refused the messages: " .. tostring(message)) end
+  return r
 end
 
 -- Exactly one leading BOS, whether the template writes it or the vocabulary adds

@@ -190,10 +190,11 @@ function TestChat:test_odd_but_good_requests()
   lu.assertStrContains(r.body, "\\u2028")
 end
 
-function TestChat:test_system_turns_are_folded_when_the_template_refuses()
+function TestChat:test_a_template_that_refuses_is_a_400()
   fake.strict_system = true
-  local r = chat({ messages = { { role = "user", content = "a" }, { role = "system", content = "S" }, { role = "user", content = "@say{ok}" } } })
-  lu.assertEquals({ r.status, r.json.choices[1].message.content }, { 200, "ok" })
+  local r = chat({ messages = { { role = "user", content = "a" }, { role = "system", content = "S" } } })
+  lu.assertEquals({ r.status, r.json.error.type }, { 400, "invalid_request_error" })
+  lu.assertStrContains(r.json.error.message, "system must come first")
 end
 
 function TestChat:test_prompt_over_the_context()

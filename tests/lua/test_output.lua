@@ -70,6 +70,15 @@ function TestOutput:test_what_is_no_call_is_not_lost()
     { text = '<tool_call>{"name":"f","arguments":{}}</tool_call>', thinking = "", calls = {} })
 end
 
+function TestOutput:test_untagged_calls()
+  local named = { calls = true, names = { f = true } }
+  check('{"name": "f", "parameters": {"a": 1}}', named, { text = "", thinking = "", calls = { { name = "f", arguments = '{"a": 1}', ended = true } } })
+  check('{"name": "g", "parameters": {"a": 1}}', named, { text = '{"name": "g", "parameters": {"a": 1}}', thinking = "", calls = {} })
+  check('{"answer": {"name": "f"}}', named, { text = '{"answer": {"name": "f"}}', thinking = "", calls = {} })
+  check('{ "na', named, { text = '{ "na', thinking = "", calls = {} })
+  check('see {"name": "f", "arguments": {}}', named, { text = 'see {"name": "f", "arguments": {}}', thinking = "", calls = {} })
+end
+
 function TestOutput:test_bare_calls()
   check('{"name":"f","arguments":{"a":1}}', { bare = true, calls = true }, { text = "", thinking = "", calls = { { name = "f", arguments = '{"a":1}' , ended = true } } })
   check('<think>t</think>{"name":"f","arguments":{}}', { bare = true, calls = true, think = "<think>" },

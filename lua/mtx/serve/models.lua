@@ -80,7 +80,9 @@ function models.parser(loaded, req)
   local think = loaded.can.thinking and req.reasoning_format ~= "none" and loaded.template or nil
   local calls = req.tools ~= nil and req.tool_choice ~= "none"
   if not think and not calls then return nil end
-  return output.new({ think = think, drop_thinking = req.think == false, opened = think and output.opened(req.rendered or ""), calls = calls,
+  local names = {}
+  for _, t in ipairs(calls and req.tools or {}) do names[t["function"].name] = true end
+  return output.new({ names = names, think = think, drop_thinking = req.think == false, opened = think and output.opened(req.rendered or ""), calls = calls,
     bare = req.bare_call })
 end
 

@@ -14,10 +14,12 @@ local Parser = {}
 Parser.__index = Parser
 
 -- options: {think = template's text or nil (no thinking), drop_thinking, opened =
--- the prompt ends inside a thought, calls = parse tool calls, bare = the whole text is
--- one call (a grammar forces it)}.
+-- the prompt ends inside a thought, calls = parse tool calls, names = set of the tools'
+-- names (a bare {"name": one of these...} at the beginning is a call too, as several
+-- families write it), bare = the whole text is one call (a grammar forces it)}.
 function output.new(options)
-  local self = setmetatable({ buf = "", mode = "text", index = -1, start = true, calls = options.calls, drop = options.drop_thinking }, Parser)
+  local self = setmetatable({ buf = "", mode = "text", index = -1, start = true, calls = options.calls, names = options.names or {},
+    drop = options.drop_thinking }, Parser)
   if options.think then
     for _, pair in ipairs(THINK) do
       if options.think:find(pair[1], 1, true) or options.think:find(pair[2], 1, true) then
@@ -88,12 +90,27 @@ local function value_end(self, s)
   return nil
 end
 
+-- Whether s may still become {"name": "...
+local function plausible(s)
+  s = s:gsub("%s+", "")
+  local want = '{"name":"'
+  return #s < #want and want:sub(1, #s) == s
+end
+
+-- A bare object that is no call: text like any other.
+local function no_guess(self, out)
+  out[#out + 1] = { kind = "text", text = self.raw }
+  self.mode, self.guess, self.raw = "text", nil, ""
+end
+
 -- The call's text so far: name known and arguments begun -> stream them.
 local function advance_call(self, out)
   local s = self.raw
   if not self.sent then
+    if self.guess and not s:find('^{%s*"name"%s*:%s*"') and not plausible(s) then return no_guess(self, out) end
     local name, key, at = s:match('^%s*{%s*"name"%s*:%s*("[^"\\]*")%s*,%s*"(%a+)"%s*:%s*(){')
     if key ~= "arguments" and key ~= "parameters" then return end
+    if self.guess and not self.names[json.decode(name)] then return no_guess(self, out) end
     self.index = self.index + 1
     self.sent, self.value_at, self.scan, self.depth, self.in_string, self.out_at = true, at, nil, nil, nil, at
     out[#out + 1] = { kind = "call", index = self.index, name = json.decode(name) }
@@ -117,16 +134,18 @@ local function end_call(self, out, whole)
     local value = json.decode(self.raw:match("^%s*(.-)%s*$"))
     local args = json.is_object(value) and (value.arguments or value.parameters)
     if type(args) == "string" then args = json.decode(args) end
-    if json.is_object(value) and type(value.name) == "string" and (args == nil or json.is_object(args)) then
+    local known = not self.guess or (json.is_object(value) and self.names[value.name])
+    if known and json.is_object(value) and type(value.name) == "string" and (args == nil or json.is_object(args)) then
       self.index = self.index + 1
       out[#out + 1] = { kind = "call", index = self.index, name = value.name }
       out[#out + 1] = { kind = "arguments", index = self.index, text = args and json.encode(args) or "{}" }
       out[#out + 1] = { kind = "call_end", index = self.index }
     else -- no call after all: nothing is lost
-      out[#out + 1] = { kind = "text", text = (self.bare and "" or CALL_OPEN) .. self.raw .. (whole and not self.bare and CALL_CLOSE or "") }
+      local tagged = not self.bare and not self.guess
+      out[#out + 1] = { kind = "text", text = (tagged and CALL_OPEN or "") .. self.raw .. (whole and tagged and CALL_CLOSE or "") }
     end
   end
-  self.value_done = nil
+  self.value_done, self.guess = nil, nil
   self.mode, self.start = "text", true
 end
 
@@ -159,10 +178,11 @@ local function give(self, piece, out)
     if keep ~= "" then out[#out + 1] = { kind = "thinking", text = keep } end
     return
   end
-  self.said = true
-  if self.bare and self.index < 0 then
+  local first = not self.answered
+  self.said, self.answered = true, true
+  if first and (self.bare or (self.calls and piece:byte() == 123)) then
     self:begin_call()
-    self.raw = piece
+    self.guess, self.raw = not self.bare, piece
     return advance_call(self, out)
   end
   out[#out + 1] = { kind = "text", text = piece }
