@@ -1,0 +1,200 @@
+---@meta mtx.core
+-- SPDX-License-Identifier: MIT
+-- Stubs of every function that the C core gives to Lua, for editors. A test
+-- compares this list with the real one. Failure returns nil, message, code
+-- (format, unsupported, notfound, io, nomem, limit, cancelled, numeric, invalid,
+-- internal); misuse raises. Token ids count from 0, everything else from 1.
+
+---@class mtx.core
+local core = {}
+
+---Limits the memory that a Lua state of user scripts may take.
+function core.memory_cap(...) end
+
+---A vector of the numbers of a list, or of n zeros.
+---@param x number[]|integer
+---@return mtx.tensor
+function core.tensor(x) end
+
+---A sampler chain over a vocabulary of n_vocab tokens. Options: temperature, top_k, top_p, min_p, typical_p,
+---top_n_sigma, top_a, epsilon, eta, xtc_probability, xtc_threshold, repeat_penalty, repeat_last_n, presence_penalty,
+---frequency_penalty, dry_multiplier, dry_base, dry_allowed_length, dry_last_n, dry_breakers, mirostat, mirostat_tau,
+---mirostat_eta, adaptive_target, adaptive_decay, dynatemp_range, dynatemp_exponent, seed, logit_bias, order.
+---@return mtx.sampler
+function core.sampler(options, n_vocab) end
+
+core.model = {}
+---Opens a model. Options: threads, no_memory_check, progress(done, total), warn(line).
+---@return mtx.model|nil, string?, string?
+function core.model.open(path, options) end
+---Name of the CPU tier in use; with a cap chooses again (before any model is open).
+---@return string
+function core.model.cpu(cap) end
+---Cores this process may use.
+---@return integer
+function core.model.cores() end
+---Bytes that can be allocated without swapping.
+---@return integer
+function core.model.free_memory() end
+---Names of the architectures this build knows.
+---@return string[]
+function core.model.architectures() end
+
+core.engine = {}
+---Starts an engine on a model. Options: ctx, n_parallel, max_waiting, max_sessions, max_rows, threads, kv_type,
+---kv_tokens, cache_bytes.
+---@return mtx.engine|nil, string?, string?
+function core.engine.open(model, options) end
+
+core.gguf = {}
+---Opens a GGUF file (and its shards). Options: vocab_only.
+---@return mtx.gguf|nil, string?, string?
+function core.gguf.open(path, options) end
+---Writes a GGUF file from {path, from, remove, kv, tensors}.
+function core.gguf.write(spec) end
+
+core.tokenizer = {}
+---Opens the tokenizer of a GGUF; a vocabulary-only file is enough.
+---@return mtx.tokenizer|nil, string?, string?
+function core.tokenizer.open(path) end
+---The pieces that the pre-tokenizer `name` cuts a text into.
+function core.tokenizer.presplit(name, text) end
+---Every name that tokenizer.ggml.pre may have.
+function core.tokenizer.presplit_names() end
+---Is this whole, valid UTF-8?
+---@return boolean
+function core.tokenizer.valid_utf8(text) end
+---The text with every bad byte replaced by U+FFFD.
+---@return string
+function core.tokenizer.repair_utf8(text) end
+
+core.sha256 = {}
+---Hex digest of a string.
+function core.sha256.of(bytes) end
+---Hex digest of a file.
+function core.sha256.file(path) end
+---A digest fed piece by piece.
+---@return mtx.sha256
+function core.sha256.new() end
+
+---@class mtx.tensor
+---One row is a vector: #t, t[i], t[i] = x. Several rows: #t rows, t[i] a copy of row i.
+local tensor = {}
+---@return integer rows, integer columns
+function tensor:shape() end
+function tensor:get(row, column) end
+function tensor:set(row, column, value) end
+---Index and value of the largest element; the lowest index among equals.
+---@return integer index, number value
+function tensor:argmax(row) end
+---The n largest as {index, value}, largest first.
+function tensor:topk(n, row) end
+---A new tensor of probabilities, row by row.
+function tensor:softmax(temperature) end
+---Log probability of one element within its row.
+function tensor:log_softmax_at(row, column) end
+function tensor:totable() end
+---Little-endian float32, row by row.
+function tensor:bytes() end
+
+---@class mtx.sampler
+local sampler = {}
+---Token id chosen from a row of logits; history: list of ids, newest last.
+---@return integer|nil, string?, string?
+function sampler:sample(logits, history) end
+function sampler:close() end
+
+---@class mtx.model
+local model = {}
+function model:info() end
+---@return mtx.tokenizer?
+function model:tokenizer() end
+function model:close() end
+
+---@class mtx.engine
+local engine = {}
+---Queues a request: tokens, max_tokens, sampler, stop, banned_strings, grammar, grammar_triggers, grammar_optional,
+---logprobs, prompt_logprobs, priority, deadline_ms, cache_key, ignore_eos. Returns its id and the seed used.
+---@return integer|nil id, integer|string seed_or_message, string? code
+function engine:submit(request) end
+---Ends a request before the next step.
+function engine:cancel(id) end
+---Events since last time: {id, kind = "start"|"token"|"done", ...}.
+function engine:drain() end
+---A descriptor that is readable while events wait.
+function engine:fd() end
+---Blocks until events wait, or ms have passed.
+---@return boolean
+function engine:wait(ms) end
+---Counters; with true also counts every page.
+function engine:stats(check) end
+---step_tokens, prefill_tokens, order, preempt: followed until replaced.
+function engine:set_policy(policy) end
+function engine:set_threads(n) end
+---Vectors of lists of ids. Options: pooling (model, mean, cls, last), normalize.
+function engine:embed(lists, options) end
+---@return mtx.session|nil, string?, string?
+function engine:session() end
+function engine:close() end
+
+---@class mtx.session
+local session = {}
+---Evaluates ids behind the session's; logits of the last, or {all = true} one row each.
+---@return mtx.tensor|nil, string?, string?
+function session:eval(ids, options) end
+---A session with the same tokens, sharing their memory.
+---@return mtx.session|nil, string?, string?
+function session:fork() end
+---Forgets all but the first n tokens.
+function session:rewind(n) end
+---@return integer
+function session:n_tokens() end
+function session:close() end
+
+---@class mtx.tokenizer
+local tokenizer = {}
+---Options: add_special, parse_special, spans, bos_once, continue.
+---@return integer[]|nil, string?, string?
+function tokenizer:encode(text, options) end
+---Options: remove_special, special, raw.
+---@return string
+function tokenizer:decode(ids, options) end
+---The bytes a token adds to a text.
+function tokenizer:piece(id, special) end
+---@return integer
+function tokenizer:n_tokens() end
+---model, pre, add_bos, add_eos, add_sep, and the special ids that exist.
+function tokenizer:special() end
+---@return boolean
+function tokenizer:is_eog(id) end
+---Set of names: control, user, byte, ...
+function tokenizer:attr(id) end
+---Id of the token spelt so.
+function tokenizer:find(text) end
+---An incremental detokenizer that never cuts a character.
+---@return mtx.detokenizer
+function tokenizer:stream() end
+function tokenizer:close() end
+
+---@class mtx.detokenizer
+local detokenizer = {}
+function detokenizer:feed(id) end
+function detokenizer:flush() end
+
+---@class mtx.gguf
+local gguf = {}
+---All keys in order, or one key's value, type and item type.
+function gguf:metadata(key) end
+---List of {name, type, shape, bytes, offset}.
+function gguf:tensors() end
+---Raw bytes of a tensor, or a part of them.
+function gguf:tensor_data(name, offset, n) end
+function gguf:info() end
+function gguf:close() end
+
+---@class mtx.sha256
+local sha256 = {}
+function sha256:update(bytes) end
+function sha256:hex() end
+
+return core

@@ -1,0 +1,204 @@
+-- SPDX-License-Identifier: MIT
+-- The Lua API on a real model: generation, streams, sessions, samplers, tensors,
+-- errors; the stubs in meta/ against the real functions; every example.
+local lu = require("luaunit")
+local mtx = require("mtx")
+local core = require("mtx.core")
+
+local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
+local SMOL = MODELS .. "/SmolLM2-135M-Instruct.Q4_1.gguf"
+local MINILM = MODELS .. "/minilm.gguf"
+
+TestTensor = {}
+
+function TestTensor:test_index_and_bounds()
+  local t = mtx.tensor({ 1, 5, 3 })
+  lu.assertEquals({ #t, t[2], t:argmax() }, { 3, 5, 2, 5 })
+  t[1] = 7
+  lu.assertEquals(t:totable(), { 7, 5, 3 })
+  lu.assertEquals(t:topk(2), { { 1, 7 }, { 2, 5 } })
+  for _, i in ipairs({ 0, 4, -1, math.maxinteger }) do
+    lu.assertError(function() return t[i] end)
+    lu.assertError(function() t[i] = 1 end)
+  end
+  lu.assertError(mtx.tensor, { 1, "x" })
+  lu.assertEquals(#mtx.tensor(4), 4)
+  lu.assertError(function() return t:get(2, 1) end)
+end
+
+function TestTensor:test_softmax()
+  local p = mtx.tensor({ 0, math.log(3) }):softmax()
+  lu.assertAlmostEquals(p[1], 0.25, 1e-6)
+  lu.assertAlmostEquals(mtx.tensor({ 0, math.log(3) }):log_softmax_at(1, 2), math.log(0.75), 1e-6)
+  lu.assertEquals(mtx.tensor({ 1, 2 }):bytes(), ("<ff"):pack(1, 2))
+end
+
+TestModel = {}
+
+function TestModel:setUp()
+  if not self.model then TestModel.model = assert(mtx.load(SMOL, { ctx = 512 })) end
+end
+
+function TestModel:test_info()
+  local i = self.model:info()
+  lu.assertEquals({ i.architecture, i.n_vocab, i.n_layer, i.n_embd, i.has_logits }, { "llama", 49152, 30, 576, true })
+  lu.assertTrue(#i.chat_template > 0)
+end
+
+function TestModel:test_tokens_round_trip()
+  local text = "Hello, world! \u{1F600} 123"
+  local ids = assert(self.model:tokenize(text, { add_special = false }))
+  lu.assertEquals(self.model:detokenize(ids), text)
+  local pieces = {}
+  for i, id in ipairs(ids) do pieces[i] = self.model:piece(id) end
+  lu.assertEquals(table.concat(pieces), text)
+end
+
+function TestModel:test_control_text_of_users_stays_text()
+  local _, spans = assert(self.model:apply_template({ { role = "user", content = "<|im_end|>" } }))
+  local text = self.model:apply_template({ { role = "user", content = "<|im_end|>" } })
+  local ids = assert(self.model:tokenize(text, { parse_special = true, spans = spans }))
+  local n = 0
+  for _, id in ipairs(ids) do n = n + (self.model:piece(id) == "<|im_end|>" and 1 or 0) end
+  lu.assertEquals(n, 2) -- the system turn's and the user turn's own, not the user's text
+end
+
+function TestModel:test_generate_is_the_same_twice_and_streamed()
+  local request = { prompt = "Once upon a time", max_tokens = 12, temperature = 0 }
+  local a, b = assert(self.model:generate(request)), assert(self.model:generate(request))
+  lu.assertEquals(a.ids, b.ids)
+  local parts = {}
+  for piece in assert(self.model:stream(request)) do parts[#parts + 1] = piece end
+  lu.assertEquals(table.concat(parts), a.text)
+  lu.assertEquals({ a.finish_reason, #a.ids, a.timings.n_prompt }, { "length", 12, #a.prompt_ids })
+end
+
+function TestModel:test_seed_and_stop()
+  local function text(seed, stop)
+    return assert(self.model:generate({ prompt = "The sea", max_tokens = 16, temperature = 1, seed = seed, stop = stop })).text
+  end
+  lu.assertEquals(text(5), text(5))
+  lu.assertNotEquals(text(5), text(6))
+  local whole = text(5)
+  local word = whole:match("%a%a%a+")
+  lu.assertEquals(text(5, { word }), whole:sub(1, whole:find(word, 1, true) - 1))
+end
+
+function TestModel:test_streams_side_by_side_equal_each_alone()
+  local prompts = { "A cat", "The moon and", "In 1969" }
+  local alone, streams, texts = {}, {}, { "", "", "" }
+  for i, p in ipairs(prompts) do alone[i] = assert(self.model:generate({ prompt = p, max_tokens = 10, temperature = 0 })).text end
+  for i, p in ipairs(prompts) do streams[i] = assert(self.model:stream({ prompt = p, max_tokens = 10, temperature = 0 })) end
+  for i, s in ipairs(streams) do
+    for piece in s do texts[i] = texts[i] .. piece end
+  end
+  lu.assertEquals(texts, alone)
+end
+
+function TestModel:test_cancel()
+  local s = assert(self.model:stream({ prompt = "Count: 1, 2, 3", max_tokens = 400, temperature = 0, ignore_eos = true }))
+  s()
+  s:cancel()
+  local r = assert(s:result())
+  lu.assertEquals(r.finish_reason, "cancelled")
+  lu.assertTrue(#r.ids < 400)
+end
+
+function TestModel:test_session_fork_and_rewind()
+  local ids = assert(self.model:tokenize("The quick brown fox jumps", { add_special = false }))
+  local s = assert(self.model:session())
+  local whole = assert(s:eval(ids))
+  local f = assert(s:fork())
+  lu.assertTrue(s:rewind(2))
+  lu.assertEquals({ s:n_tokens(), f:n_tokens() }, { 2, #ids })
+  local again = assert(s:eval(table.move(ids, 3, #ids, 1, {})))
+  lu.assertEquals(again:bytes(), whole:bytes())
+  local rows = assert(f:eval(ids, { all = true }))
+  lu.assertEquals({ rows:shape() }, { #ids, 49152 })
+  f:close()
+  s:close()
+  s:close()
+  lu.assertError(s.eval, s, ids)
+end
+
+function TestModel:test_errors_are_values()
+  local r, message, code = self.model:generate({ tokens = { 49152 }, max_tokens = 1 })
+  lu.assertNil(r)
+  lu.assertStrContains(message, "49152")
+  lu.assertIsString(code)
+  local ids = {}
+  for i = 1, 600 do ids[i] = 5 end
+  r, message, code = self.model:generate({ tokens = ids, max_tokens = 1 })
+  lu.assertNil(r)
+  lu.assertEquals(code, "limit")
+  lu.assertStrContains(message, "512")
+  lu.assertError(self.model.generate, self.model, {})
+  lu.assertError(self.model.generate, self.model, { prompt = "x", temperature = "hot" })
+  local model, text, kind = mtx.load("no/such/file.gguf")
+  lu.assertNil(model)
+  lu.assertStrContains(text, "no/such/file.gguf")
+  lu.assertIsString(kind)
+end
+
+function TestModel:test_close_order()
+  local model = assert(mtx.load(SMOL, { ctx = 64 }))
+  local s = assert(model:session())
+  lu.assertError(model.close, model)
+  s:close()
+  model:close()
+  lu.assertError(model.tokenize, model, "x")
+end
+
+TestStubs = {}
+
+function TestStubs:test_every_function_has_a_stub_and_the_reverse()
+  local real, stubs = {}, {}
+  for name, v in pairs(core) do
+    if type(v) == "table" then
+      for f in pairs(v) do real["core." .. name .. "." .. f] = true end
+    else
+      real["core." .. name] = true
+    end
+  end
+  local registry = debug.getregistry()
+  for _, class in ipairs({ "tensor", "sampler", "model", "engine", "session", "tokenizer", "detokenizer", "gguf", "sha256" }) do
+    local meta = registry["mtx." .. class]
+    for f in pairs(meta.methods or meta.__index) do real[class .. ":" .. f] = true end
+  end
+  local file = assert(io.open("lua/mtx/meta/core.lua"))
+  for name in file:read("a"):gmatch("\nfunction ([%w_%.:]+)%(") do stubs[name] = true end
+  file:close()
+  for name in pairs(real) do lu.assertTrue(stubs[name], "no stub of " .. name) end
+  for name in pairs(stubs) do lu.assertTrue(real[name], "a stub of nothing: " .. name) end
+end
+
+TestExamples = {}
+
+local function run(command)
+  local pipe = assert(io.popen(command .. " 2>&1"))
+  local out = pipe:read("a")
+  local ok = pipe:close()
+  lu.assertTrue(ok, out)
+  return out
+end
+
+local MTX = (os.getenv("BUILD") or "build") .. "/mtx "
+
+function TestExamples:test_chat()
+  lu.assertStrMatches(run(MTX .. "examples/chat.lua " .. SMOL .. " 'What is 2+2?'"), ".+\n%d+ tokens, finish reason %a+\n")
+end
+
+function TestExamples:test_custom_sampler()
+  lu.assertTrue(#run(MTX .. "examples/custom_sampler.lua " .. SMOL) > 20)
+end
+
+function TestExamples:test_best_of_n()
+  local out = run(MTX .. "examples/best_of_n.lua " .. SMOL .. " 'The sun' 3")
+  lu.assertStrMatches(out, "1: .*\n2: .*\n3: .*\nbest: .*\n")
+end
+
+function TestExamples:test_similarity()
+  local out = run(MTX .. "examples/similarity.lua " .. MINILM .. " 'a small dog' 'a puppy' 'tax law'")
+  local near, far = out:match("([%d%.]+)  a puppy\n([%-%d%.]+)  tax law")
+  lu.assertTrue(tonumber(near) > tonumber(far) + 0.2, out)
+end
