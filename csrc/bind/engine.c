@@ -335,6 +335,24 @@ static int l_engine_stats(lua_State *L) {
   return 1;
 }
 
+// profile(on) -> list of {op, ns, calls, bytes} since the last call.
+static int l_engine_profile(lua_State *L) {
+  handle *h = check(L, 1);
+  mtx_profile_row rows[64];
+  int n = mtx_engine_profile(h->pub.engine, lua_toboolean(L, 2), rows, 64);
+  lua_createtable(L, n, 0);
+  for (int i = 0; i < n; i++) {
+    lua_createtable(L, 0, 4);
+    lua_pushstring(L, rows[i].op);
+    lua_setfield(L, -2, "op");
+    set_integer(L, "ns", (int64_t)rows[i].ns);
+    set_integer(L, "calls", (int64_t)rows[i].calls);
+    set_integer(L, "bytes", (int64_t)rows[i].bytes);
+    lua_rawseti(L, -2, i + 1);
+  }
+  return 1;
+}
+
 static mtx_pooling pooling_of(lua_State *L, int idx) {
   static const char *const names[] = {"model", "mean", "cls", "last", NULL};
   static const mtx_pooling values[] = {MTX_POOL_MODEL, MTX_POOL_MEAN, MTX_POOL_CLS, MTX_POOL_LAST};
@@ -384,7 +402,7 @@ int mtx_bind_engine_open(lua_State *L) {
   static const luaL_Reg methods[] = {{"submit", l_engine_submit},   {"cancel", l_engine_cancel},       {"drain", l_engine_drain},
                                      {"fd", l_engine_fd},           {"wait", l_engine_wait},           {"set_policy", l_engine_set_policy},
                                      {"stats", l_engine_stats},     {"set_threads", l_engine_set_threads}, {"embed", l_engine_embed},
-                                     {"session", mtx_bind_engine_session}, {"close", l_engine_close},  {NULL, NULL}};
+                                     {"session", mtx_bind_engine_session}, {"profile", l_engine_profile}, {"close", l_engine_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_engine_open}, {NULL, NULL}};
   luaL_newmetatable(L, "mtx.events");
   lua_pushcfunction(L, l_events_gc);

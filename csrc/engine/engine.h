@@ -126,6 +126,10 @@ typedef struct mtx_engine_stats {
 // As of the last step. check: also counts every page (a command to the thread; slow).
 void mtx_engine_get_stats(mtx_engine *e, mtx_engine_stats *out, bool check);
 
+// Time per op since the last call, into rows[cap]; returns how many. From now on
+// measured or not. A command to the thread.
+int mtx_engine_profile(mtx_engine *e, bool on, mtx_profile_row *rows, int cap);
+
 // ---- sessions (calls block until done; one thread per session) ------------------
 
 typedef struct mtx_session mtx_session;

@@ -74,6 +74,10 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
       if (s->seq >= 0) mtx_kv_seq_free(e->kv, s->seq);
       break;
     case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv); break;
+    case MTX_JOB_PROFILE:
+      job->n_profile = mtx_context_profile_take(e->ctx, job->profile, job->n_profile);
+      mtx_context_profile(e->ctx, job->profile_on);
+      break;
   }
   mtx_job_end(e, job, rc);
 }
@@ -244,4 +248,9 @@ mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int
 bool mtx_engine_check(mtx_engine *e) {
   mtx_job job = {.kind = MTX_JOB_CHECK};
   return run_jobs(e, &job, 1, NULL) == MTX_OK && job.ok_check;
+}
+
+int mtx_engine_profile(mtx_engine *e, bool on, mtx_profile_row *rows, int cap) {
+  mtx_job job = {.kind = MTX_JOB_PROFILE, .profile_on = on, .profile = rows, .n_profile = cap};
+  return run_jobs(e, &job, 1, NULL) == MTX_OK ? job.n_profile : 0;
 }

@@ -49,7 +49,7 @@ typedef struct mtx_run {
   struct mtx_job *job;
 } mtx_run;
 
-typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_CHECK } mtx_job_kind;
+typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_CHECK, MTX_JOB_PROFILE } mtx_job_kind;
 
 // A command that its caller waits for.
 typedef struct mtx_job {
@@ -63,6 +63,7 @@ typedef struct mtx_job {
   float *out;                     // rows land here
   double *sum;                    // mean pooling
   bool ok_check;
+  bool profile_on; mtx_profile_row *profile; int n_profile;  // PROFILE: room for n_profile rows, then how many came
   mtx_code rc;
   mtx_err err;
   bool done;                      // shared

@@ -249,6 +249,13 @@ function Model:embed(inputs, opts)
   return engine:embed(lists, opts)
 end
 
+-- model:profile(on) -> list of {op, ns, calls, bytes} since the last call; measures from now on when `on`.
+function Model:profile(on)
+  local engine, message, code = shared_engine(self)
+  if not engine then return nil, message, code end
+  return engine:profile(on)
+end
+
 -- Ends the engine and frees the weights. Sessions must be closed first.
 function Model:close()
   if self.main then self.main:close() end

@@ -112,7 +112,7 @@ end
 TestGolden = {}
 local n_vocabs = 0
 for name, entry in pairs(manifest.vocabs) do
-  local model = ({ ["real-gemma3-270m"] = "gemma3" })[name]
+  local model = ({ ["real-gemma3-270m"] = "gemma3-270m-q4_k_m" })[name]
   if name ~= "ggml-vocab-gemma-4" then  -- its vocabulary (15.8 MB) is not part of the golden data
     n_vocabs = n_vocabs + 1
     TestGolden["test_" .. name:gsub("[^%w]", "_")] = function()

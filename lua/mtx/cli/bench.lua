@@ -60,7 +60,7 @@ end
 
 local function print_profile(model, what)
   io.stdout:write(what, "\n")
-  for _, row in ipairs(model:profile()) do
+  for _, row in ipairs(model:profile(false)) do
     io.stdout:write(("  %-14s %9.2f ms %7d calls %7.1f GB/s\n"):format(row.op, row.ns / 1e6, row.calls, row.bytes / math.max(row.ns, 1)))
   end
 end

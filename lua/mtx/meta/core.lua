@@ -131,6 +131,8 @@ function engine:stats(check) end
 ---step_tokens, prefill_tokens, order, preempt: followed until replaced.
 function engine:set_policy(policy) end
 function engine:set_threads(n) end
+---Time per op since the last call: {op, ns, calls, bytes}; measures from now on when `on`.
+function engine:profile(on) end
 ---Vectors of lists of ids. Options: pooling (model, mean, cls, last), normalize.
 function engine:embed(lists, options) end
 ---@return mtx.session|nil, string?, string?
