@@ -163,32 +163,34 @@ static void drop_front(mtx_buf *b, size_t n) {
   b->len -= n;
 }
 
-// Gives out the first n held bytes. With bans: and the tokens whose text is all out.
+// Gives out the first n held bytes. With bans: only whole tokens, since a ban may
+// take back any token whose text is held.
 static void give_out(mtx_engine *e, mtx_run *r, size_t n, int32_t token, const mtx_token_logprob *lp, const mtx_logprob *top) {
   if (!r->has_bans) {
     mtx_emit_token(e, r, token, r->held.ptr, n, lp, top);
     if (n) drop_front(&r->held, n);
     return;
   }
-  r->sent_bytes += (int64_t)n;
-  int64_t end = 0, first = 1;
-  for (int64_t i = 0; i < r->n_sent; i++) end += r->text_len.ptr[i];
-  for (; !r->doomed && r->n_sent < (int64_t)r->text_len.len && end + r->text_len.ptr[r->n_sent] <= r->sent_bytes; r->n_sent++) {
-    end += r->text_len.ptr[r->n_sent];
-    mtx_emit_token(e, r, r->tokens.ptr[r->n_prompt + r->n_sent], r->held.ptr, first ? n : 0, NULL, NULL);
-    first = 0;
+  size_t done = 0;
+  for (; !r->doomed && r->n_sent < (int64_t)r->text_len.len; r->n_sent++) {
+    size_t len = (size_t)r->text_len.ptr[r->n_sent];
+    if (done + len > n) break;
+    mtx_emit_token(e, r, r->tokens.ptr[r->n_prompt + r->n_sent], r->held.ptr + done, len, NULL, NULL);
+    done += len;
   }
-  if (first && n && !r->doomed) mtx_emit_token(e, r, -1, r->held.ptr, n, NULL, NULL);
-  if (n) drop_front(&r->held, n);
+  r->sent_bytes += (int64_t)done;
+  if (done) drop_front(&r->held, done);
 }
 
 // Ends with all text that is certain; a stop string in the last bytes still counts.
-static void finish_text(mtx_engine *e, mtx_run *r, mtx_done_reason reason) {
+// `met`: the stop that ended it without text of its own, or NULL.
+static void finish_text(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *met) {
   size_t at = 0;
   (void)mtx_detok_flush(&r->detok, &r->held, NULL);  // without memory a broken last character is lost
   const mtx_text_rule *rule = find_rule(r, &at);
   if (rule && rule->ban) rule = NULL;
   size_t n = rule ? at : r->held.len;
+  if (!rule) rule = met;
   if (r->has_bans) {
     if (n) mtx_emit_token(e, r, -1, r->held.ptr, n, NULL, NULL);
     for (; !r->doomed && r->n_sent < r->n_generated; r->n_sent++) mtx_emit_token(e, r, r->tokens.ptr[r->n_prompt + r->n_sent], "", 0, NULL, NULL);
@@ -238,7 +240,7 @@ static void take_token(mtx_engine *e, mtx_run *r, int32_t token, const mtx_token
   size_t before = r->held.len, at = 0;
   const mtx_text_rule *rule = control_stop(e, r, token);
   if (rule) {
-    finish_text(e, r, MTX_DONE_STOP_STRING);
+    finish_text(e, r, MTX_DONE_STOP_STRING, rule);
     return;
   }
   mtx_code rc = mtx_detok_feed(&r->detok, token, &r->held, &err);
@@ -254,7 +256,7 @@ static void take_token(mtx_engine *e, mtx_run *r, int32_t token, const mtx_token
     return;
   }
   give_out(e, r, r->held.len - open_tail(r), token, lp, top);
-  if (!r->doomed && (int64_t)r->tokens.len >= r->n_max) finish_text(e, r, MTX_DONE_LENGTH);
+  if (!r->doomed && (int64_t)r->tokens.len >= r->n_max) finish_text(e, r, MTX_DONE_LENGTH, NULL);
   return;
 fail:
   mtx_run_finish(e, r, MTX_DONE_ERROR, NULL, &err, NULL);
@@ -295,19 +297,19 @@ void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits) {
   if (!r->t_first) r->t_first = mtx_now_ms();
   if (!r->started) mtx_emit_start(e, r);
   if ((int64_t)r->tokens.len >= r->n_max) {  // max_tokens 0
-    finish_text(e, r, MTX_DONE_LENGTH);
+    finish_text(e, r, MTX_DONE_LENGTH, NULL);
     return;
   }
   mtx_sample_load(e->work, logits);
   mtx_code rc = restrict_row(e, r, &end, &err);
   if (!rc && end) {
-    finish_text(e, r, MTX_DONE_STOP);
+    finish_text(e, r, MTX_DONE_STOP, NULL);
     return;
   }
   if (!rc) rc = mtx_sampler_pick(r->sampler, e->work, r->tokens.ptr, (int64_t)r->tokens.len, &token, &err);
   if (rc) goto fail;
   if (bit(e->eog, token) && !r->ignore_eos) {
-    finish_text(e, r, MTX_DONE_STOP);
+    finish_text(e, r, MTX_DONE_STOP, NULL);
     return;
   }
   if (r->matcher && (rc = mtx_matcher_accept_token(r->matcher, (uint32_t)token, &err))) goto fail;

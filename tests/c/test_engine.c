@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: MIT
+// The engine with a model that follows a script: text, ends, stop strings,
+// limits, cancelling, the queue, prefixes, preemption, errors.
+#include "check.h"
+
+#include <math.h>
+#include <time.h>
+
+#include "chain_model.h"
+#include "engine/engine.h"
+
+typedef struct {
+  mtx_model *model;
+  mtx_tok *tok;
+  char path[40];
+} fixture;
+
+static bool fixture_open(fixture *f, const chain *c) {
+  mtx_err err = {0};
+  mtx_gguf *g;
+  memset(f, 0, sizeof *f);
+  if (!chain_write(c, f->path)) return false;
+  mtx_code rc = mtx_model_open(&f->model, f->path, NULL, &err);
+  if (!rc && !(rc = mtx_gguf_open(&g, f->path, 0, &err))) {
+    rc = mtx_tok_open(&f->tok, g, &err);
+    mtx_gguf_close(g);
+  }
+  CHECK(rc == MTX_OK, "%s %s", err.key, err.msg);
+  return rc == MTX_OK;
+}
+
+static void fixture_close(fixture *f) {
+  mtx_tok_close(f->tok);
+  mtx_model_close(f->model);
+  unlink(f->path);
+}
+
+// What one request gave.
+typedef struct {
+  char text[4096];
+  int32_t ids[512];
+  int n_text, n_ids, n_start, n_done, n_events;
+  mtx_done_reason reason;
+  char stop[64], message[512], code[32];
+  int64_t n_prompt, n_cached, n_generated;
+  double lp[64];
+  int32_t lp_id[64], top_id[64];
+  int n_lp, n_prompt_lp;
+} result;
+
+static void take(mtx_engine *e, result *r, int64_t first_id, int n) {
+  mtx_event *list = mtx_engine_take(e);
+  for (mtx_event *ev = list; ev; ev = ev->next) {
+    if (ev->id < first_id || ev->id >= first_id + n) continue;
+    result *x = &r[ev->id - first_id];
+    CHECK(x->n_done == 0, "an event after done");
+    x->n_events++;
+    if (ev->kind == MTX_EVENT_START) {
+      x->n_start++;
+      x->n_prompt_lp = (int)ev->n_logprobs;
+    } else if (ev->kind == MTX_EVENT_TOKEN) {
+      CHECK(x->n_start == 1);
+      if (ev->text.len) memcpy(x->text + x->n_text, ev->text.ptr, ev->text.len);
+      x->n_text += (int)ev->text.len;
+      for (size_t i = 0; i < ev->tokens.len && x->n_ids < 512; i++) x->ids[x->n_ids++] = ev->tokens.ptr[i];
+      for (size_t i = 0; i < ev->n_logprobs && x->n_lp < 64; i++) {
+        x->lp[x->n_lp] = ev->logprobs[i].logprob;
+        x->lp_id[x->n_lp] = ev->logprobs[i].id;
+        x->top_id[x->n_lp++] = ev->logprobs[i].n_top ? ev->top[ev->logprobs[i].top].id : -1;
+      }
+    } else {
+      x->n_done++;
+      x->reason = ev->reason;
+      if (ev->text.len) memcpy(x->stop, ev->text.ptr, ev->text.len);
+      strcpy(x->message, ev->message);
+      if (ev->code) strcpy(x->code, ev->code);
+      x->n_prompt = ev->n_prompt;
+      x->n_cached = ev->n_cached;
+      x->n_generated = ev->n_generated;
+      CHECK(ev->t_queue_ms >= 0 && ev->t_prefill_ms >= 0 && ev->t_decode_ms >= 0);
+    }
+  }
+  mtx_event_free(list);
+}
+
+static void finish(mtx_engine *e, result *r, int64_t first_id, int n) {
+  for (int tries = 0; tries < 20000; tries++) {
+    int n_done = 0;
+    take(e, r, first_id, n);
+    for (int i = 0; i < n; i++) n_done += r[i].n_done;
+    if (n_done == n) return;
+    mtx_engine_wait(e, 100);
+  }
+  CHECK(false, "requests do not end");
+}
+
+static result run_one(mtx_engine *e, const mtx_request *r) {
+  static result x;
+  memset(&x, 0, sizeof x);
+  int64_t id;
+  mtx_err err = {0};
+  mtx_code rc = mtx_engine_submit(e, r, &id, &err);
+  CHECK(rc == MTX_OK, "%s %s", err.key, err.msg);
+  if (rc == MTX_OK) finish(e, &x, id, 1);
+  return x;
+}
+
+static mtx_request ask(const int32_t *prompt, int n, int max_tokens) {
+  static mtx_sampler_opts greedy;
+  mtx_sampler_opts_init(&greedy);
+  greedy.temperature = 0;
+  mtx_request r;
+  mtx_request_init(&r);
+  r.tokens = prompt;
+  r.n_tokens = n;
+  r.max_tokens = max_tokens;
+  r.sampler = &greedy;
+  return r;
+}
+
+static void check_idle(mtx_engine *e) {
+  mtx_engine_stats s;
+  mtx_engine_get_stats(e, &s, true);
+  CHECK(s.kv_ok && s.n_waiting == 0 && s.n_prefill == 0 && s.n_decode == 0 && s.n_parked == 0);
+  if (!s.n_cache_entries && !s.n_sessions) CHECK(s.n_pages_free == s.n_pages, "%lld of %lld pages free", (long long)s.n_pages_free, (long long)s.n_pages);
+}
+
+static void test_text(const fixture *f, int hello, int emoji, int cut, int loop, int control) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  mtx_engine_opts o = {.n_ctx = 512, .n_parallel = 4, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, &err) == MTX_OK, "%s", err.msg);
+  int32_t p = hello;
+  mtx_request r = ask(&p, 1, 100);
+  result x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "lo, world. END of it"), "'%s'", x.text);
+  CHECK(x.reason == MTX_DONE_STOP && x.n_prompt == 1 && x.n_cached == 0 && x.n_generated == x.n_ids && x.n_start == 1);
+
+  const char *stop = "END";  // across the borders of three-byte tokens
+  size_t stop_len = 3;
+  r.stops = &stop, r.stop_lens = &stop_len, r.n_stops = 1;
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "lo, world. ") && x.reason == MTX_DONE_STOP_STRING && !strcmp(x.stop, "END"), "'%s' %d", x.text, x.reason);
+  stop = "it and more";  // held back, then given out at the end
+  stop_len = strlen(stop);
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "lo, world. END of it") && x.reason == MTX_DONE_STOP);
+  r.n_stops = 0;
+  r.max_tokens = 3;
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "lo, world") && x.reason == MTX_DONE_LENGTH && x.n_generated == 3, "'%s'", x.text);
+  r.max_tokens = 0;
+  x = run_one(e, &r);
+  CHECK(x.n_text == 0 && x.reason == MTX_DONE_LENGTH && x.n_generated == 0 && x.n_start == 1);
+
+  p = emoji;  // one byte a token: text only in whole characters
+  r = ask(&p, 1, 100);
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "\xf0\x9f\x98\x80!"), "'%s'", x.text);
+  r.max_tokens = 2;  // cut in the middle of a character: once replaced
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "\xef\xbf\xbd") && x.reason == MTX_DONE_LENGTH, "'%s'", x.text);
+  p = cut;
+  r = ask(&p, 1, 100);
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "\xef\xbf\xbd" "ok"), "'%s'", x.text);
+
+  p = control;  // a stop string may name a control token, which shows no text
+  r = ask(&p, 1, 20);
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "ab") && x.reason == MTX_DONE_STOP, "'%s'", x.text);
+  stop = "<|ctl|>";
+  stop_len = 7;
+  r.stops = &stop, r.stop_lens = &stop_len, r.n_stops = 1;
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "a") && x.reason == MTX_DONE_STOP_STRING && !strcmp(x.stop, "<|ctl|>"), "'%s'", x.text);
+
+  p = hello;
+  r = ask(&p, 1, 30);
+  r.ignore_eos = true;
+  x = run_one(e, &r);
+  CHECK(x.reason == MTX_DONE_LENGTH && x.n_generated == 30);
+  p = loop;  // until the context is full
+  r = ask(&p, 1, 100000);
+  x = run_one(e, &r);
+  CHECK(x.reason == MTX_DONE_LENGTH && x.n_generated == 511, "%d", (int)x.n_generated);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+static void test_banned(const fixture *f, int hello) {
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 512, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t p = hello;
+  mtx_request r = ask(&p, 1, 20);
+  const char *ban = "world";
+  size_t len = 5;
+  r.bans = &ban, r.ban_lens = &len, r.n_bans = 1;
+  result x = run_one(e, &r);
+  CHECK(!strstr(x.text, "world") && !strncmp(x.text, "lo,", 3), "'%s'", x.text);
+  char joined[4096] = "";
+  for (int i = 0; i < x.n_ids; i++) {
+    const char *s;
+    size_t n;
+    if (mtx_tok_piece(f->tok, x.ids[i], false, &s, &n)) strncat(joined, s, n);
+  }
+  CHECK(!strcmp(joined, x.text) && x.n_ids == x.n_generated, "ids say '%s', text '%s'", joined, x.text);
+  r.logprobs = 1;
+  int64_t id;
+  mtx_err err;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EUNSUPPORTED && !strcmp(err.key, "banned_strings"));
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+static void test_logprobs_and_grammar(const fixture *f, int hello) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  mtx_engine_opts o = {.n_ctx = 512, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t p = hello;
+  mtx_request r = ask(&p, 1, 4);
+  r.logprobs = 2;
+  result x = run_one(e, &r);
+  double want = -log(1 + (CHAIN_DIM - 1) * exp(-20.0));
+  CHECK(x.n_lp == 4 && fabs(x.lp[0] - want) < 1e-6 && x.lp_id[0] == x.ids[0] && x.top_id[0] == x.ids[0], "%g", x.lp[0]);
+  int32_t prompt[3] = {hello, hello + 1, hello + 3};
+  r = ask(prompt, 3, 1);
+  r.prompt_logprobs = 0;
+  x = run_one(e, &r);
+  CHECK(x.n_prompt_lp == 2);
+
+  const char *pieces[CHAIN_DIM];
+  uint32_t lens[CHAIN_DIM];
+  uint8_t flags[CHAIN_DIM] = {0};
+  for (int i = 0; i < CHAIN_DIM; i++) {
+    size_t n;
+    if (!mtx_tok_piece(f->tok, i, false, &pieces[i], &n)) n = 0;
+    lens[i] = (uint32_t)n;
+    flags[i] = mtx_tok_is_eog(f->tok, i) ? MTX_TRIE_EOG : 0;
+  }
+  mtx_vocab_trie *trie;
+  mtx_grammar *g;
+  CHECK(mtx_vocab_trie_new(pieces, lens, flags, CHAIN_DIM, &trie, &err) == MTX_OK, "%s", err.msg);
+  static const char gbnf[] = "root ::= \"x\" \"ok\"+ \"!\"";
+  CHECK(mtx_grammar_compile_gbnf(gbnf, strlen(gbnf), &g, &err) == MTX_OK, "%s", err.msg);
+  r = ask(&p, 1, 40);
+  CHECK(mtx_matcher_new(g, trie, NULL, &r.matcher, &err) == MTX_OK, "%s", err.msg);
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "xok!") && x.reason == MTX_DONE_STOP, "'%s' %s", x.text, x.message);
+
+  // A grammar that allows only what logit_bias bans: this request ends with an error, others go on.
+  static const char only[] = "root ::= \"ok\"";
+  mtx_grammar_unref(g);
+  CHECK(mtx_grammar_compile_gbnf(only, strlen(only), &g, &err) == MTX_OK, "%s", err.msg);
+  mtx_sampler_opts so;
+  mtx_sampler_opts_init(&so);
+  mtx_logit_bias bias[CHAIN_DIM];
+  for (int i = 0; i < CHAIN_DIM; i++) bias[i] = (mtx_logit_bias){i, -INFINITY};
+  so.logit_bias = bias;
+  so.n_logit_bias = CHAIN_DIM;
+  r = ask(&p, 1, 40);
+  mtx_request good = r;
+  CHECK(mtx_matcher_new(g, trie, NULL, &r.matcher, &err) == MTX_OK);
+  r.sampler = &so;
+  int64_t id, id2;
+  static result two[2];
+  memset(two, 0, sizeof two);
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK && mtx_engine_submit(e, &good, &id2, &err) == MTX_OK);
+  finish(e, two, id, 2);
+  CHECK(two[0].reason == MTX_DONE_ERROR && !strcmp(two[0].code, "numeric") && two[0].message[0]);
+  CHECK(two[1].reason == MTX_DONE_STOP && !strcmp(two[1].text, "lo, world. END of it"));
+  mtx_grammar_unref(g);
+  mtx_vocab_trie_unref(trie);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+static void test_limits(const fixture *f, int hello, int loop) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  mtx_engine_opts o = {.n_ctx = 64, .n_parallel = 2, .max_waiting = 5, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t prompt[100];
+  for (int i = 0; i < 100; i++) prompt[i] = hello;
+  int64_t id;
+  mtx_request r = ask(prompt, 64, 1);
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_ELIMIT && strstr(err.msg, "64 tokens"), "%s", err.msg);
+  r.n_tokens = 0;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL);
+  prompt[0] = 4000;
+  r.n_tokens = 1;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL && strstr(err.msg, "4000"));
+  prompt[0] = -1;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL);
+  prompt[0] = loop;
+  mtx_sampler_opts so;
+  mtx_sampler_opts_init(&so);
+  so.top_p = 7;
+  r.sampler = &so;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL && !strcmp(err.key, "top_p"));
+
+  // The queue: parked requests fill both places, five wait, the next is refused.
+  static result x[32];
+  memset(x, 0, sizeof x);
+  r = ask(prompt, 1, 50);
+  mtx_policy hold = {.step_tokens = 1};
+  CHECK(mtx_engine_set_policy(e, &hold, NULL) == MTX_OK);
+  int n = 0, n_refused = 0;
+  int64_t first = 0;
+  for (int i = 0; i < 30; i++) {
+    mtx_code rc = mtx_engine_submit(e, &r, &id, &err);
+    if (rc == MTX_OK) n++, first = first ? first : id;
+    else {
+      n_refused++;
+      CHECK(rc == MTX_ELIMIT && strstr(err.msg, "limit is 5"), "%s", err.msg);
+    }
+  }
+  CHECK(n >= 5);
+  finish(e, x, first, n);
+  for (int i = 0; i < n; i++) CHECK(x[i].reason == MTX_DONE_LENGTH && x[i].n_generated == 50);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+static void test_cancel(const fixture *f, int loop) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  mtx_engine_opts o = {.n_ctx = 2048, .n_parallel = 3, .max_rows = 8, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  static int32_t prompt[1500];
+  for (int i = 0; i < 1500; i++) prompt[i] = loop;
+  static result x[12];
+  memset(x, 0, sizeof x);
+  int64_t id, first = 0;
+  for (int i = 0; i < 12; i++) {  // some decode, one has a long prefill, the rest wait
+    mtx_request r = ask(prompt, i == 2 ? 1500 : 1, 100000);
+    CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK, "%s", err.msg);
+    first = first ? first : id;
+  }
+  struct timespec t = {0, 20000000};
+  nanosleep(&t, NULL);
+  mtx_engine_cancel(e, first + 2);
+  mtx_engine_cancel(e, first + 9);
+  mtx_engine_cancel(e, first);
+  mtx_engine_cancel(e, 123456);
+  mtx_engine_cancel(e, 0);
+  for (int i = 0; i < 12; i++) mtx_engine_cancel(e, first + i);
+  finish(e, x, first, 12);
+  for (int i = 0; i < 12; i++) CHECK(x[i].reason == MTX_DONE_CANCELLED, "%d: %s", i, mtx_done_reason_name(x[i].reason));
+  check_idle(e);
+
+  mtx_request r = ask(prompt, 1, 100000);
+  r.deadline_ms = 1;
+  memset(x, 0, sizeof x);
+  o.n_ctx = 2048;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK);
+  finish(e, x, id, 1);
+  CHECK(x[0].reason == MTX_DONE_LENGTH || (x[0].reason == MTX_DONE_ERROR && !strcmp(x[0].code, "deadline")));
+
+  // A waiting request passes its deadline while nothing else happens to it.
+  memset(x, 0, sizeof x);
+  r.deadline_ms = 0;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK);
+  mtx_policy stop = {.preempt = &id, .n_preempt = 1};
+  CHECK(mtx_engine_set_policy(e, &stop, NULL) == MTX_OK);
+  mtx_request late = ask(prompt, 1, 100000);
+  late.deadline_ms = 30;
+  int64_t id2;
+  int64_t both[2];
+  CHECK(mtx_engine_submit(e, &late, &id2, &err) == MTX_OK);
+  both[0] = id;
+  both[1] = id2;
+  stop.preempt = both;
+  stop.n_preempt = 2;
+  CHECK(mtx_engine_set_policy(e, &stop, NULL) == MTX_OK);
+  finish(e, x + 1, id2, 1);
+  CHECK(x[1].reason == MTX_DONE_ERROR || x[1].reason == MTX_DONE_LENGTH);
+  mtx_engine_cancel(e, id);
+  finish(e, x, id, 1);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+static void test_prefix(const fixture *f, int hello, int loop) {
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 1024, .n_parallel = 2, .cache_bytes = 64 << 20, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t prompt[400];
+  for (int i = 0; i < 400; i++) prompt[i] = i % 3 ? loop : hello;
+  mtx_request r = ask(prompt, 300, 10);
+  r.cache_key = "a";
+  result x = run_one(e, &r);
+  CHECK(x.n_cached == 0);
+  char cold[4096];
+  strcpy(cold, x.text);
+  x = run_one(e, &r);
+  CHECK(x.n_cached == 299 && !strcmp(x.text, cold), "%d from cache", (int)x.n_cached);
+  r.n_tokens = 400;
+  x = run_one(e, &r);
+  CHECK(x.n_cached == 300, "%d from cache", (int)x.n_cached);
+  prompt[200] = 5;
+  x = run_one(e, &r);
+  CHECK(x.n_cached == 200, "%d from cache", (int)x.n_cached);
+  r.cache_key = "b";  // another key's prefixes are not seen
+  x = run_one(e, &r);
+  CHECK(x.n_cached == 0);
+  r.cache_key = NULL;
+  x = run_one(e, &r);
+  CHECK(x.n_cached == 0);
+  mtx_engine_stats s;
+  mtx_engine_get_stats(e, &s, true);
+  CHECK(s.kv_ok && s.n_cache_entries >= 2 && s.n_cached_tokens == 299 + 300 + 200);
+  mtx_engine_close(e);
+}
+
+// More requests than the cache has pages for: some wait or give way, all end as alone.
+static void test_pressure(const fixture *f, int loop) {
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 512, .n_parallel = 6, .kv_tokens = 1024, .cache_bytes = 1 << 20, .kv_type = MTX_KV_F16, .max_rows = 64};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  static result x[16];
+  memset(x, 0, sizeof x);
+  int32_t prompt[300];
+  for (int i = 0; i < 300; i++) prompt[i] = loop;
+  int64_t id, first = 0;
+  for (int i = 0; i < 16; i++) {
+    mtx_request r = ask(prompt, 10 + i * 18, 150);
+    r.cache_key = i % 2 ? "k" : NULL;
+    r.priority = i % 3;
+    CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
+    first = first ? first : id;
+  }
+  finish(e, x, first, 16);
+  for (int i = 0; i < 16; i++) {
+    CHECK(x[i].reason == MTX_DONE_LENGTH && x[i].n_generated == 150 && x[i].n_ids == 150, "%d: %s %s %d", i, mtx_done_reason_name(x[i].reason), x[i].message, (int)x[i].n_generated);
+    CHECK(x[i].n_text == 150 && x[i].n_start == 1);
+  }
+  check_idle(e);
+
+  mtx_session *s;
+  const float *logits;
+  mtx_err err;
+  CHECK(mtx_session_open(e, &s, NULL) == MTX_OK);
+  static int32_t many[512];
+  for (int i = 0; i < 512; i++) many[i] = loop;
+  CHECK(mtx_session_eval(s, many, 512, false, &logits, &err) == MTX_OK, "%s", err.msg);
+  CHECK(mtx_session_eval(s, many, 1, false, &logits, &err) == MTX_ELIMIT && strstr(err.msg, "512"));
+  mtx_session *t, *u;
+  CHECK(mtx_session_fork(s, &t, NULL) == MTX_OK);
+  CHECK(mtx_session_rewind(t, 0, NULL) == MTX_OK && mtx_session_eval(t, many, 500, false, &logits, &err) == MTX_OK, "%s", err.msg);
+  CHECK(mtx_session_open(e, &u, NULL) == MTX_OK);
+  CHECK(mtx_session_eval(u, many, 100, false, &logits, &err) == MTX_ELIMIT, "sessions hold all pages");
+  mtx_request r = ask(prompt, 100, 10);
+  result one = run_one(e, &r);
+  CHECK(one.reason == MTX_DONE_ERROR && !strcmp(one.code, "limit"), "%s", one.message);
+  mtx_session_close(s);
+  mtx_session_close(t);
+  CHECK(mtx_session_eval(u, many, 100, false, &logits, &err) == MTX_OK, "%s", err.msg);
+  mtx_session_close(u);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+static void test_slow_reader(const fixture *f, int loop) {
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 2048, .max_unread_bytes = 500, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t p = loop;
+  mtx_request r = ask(&p, 1, 1000);
+  int64_t id;
+  CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
+  mtx_engine_stats s;
+  do {
+    struct timespec t = {0, 1000000};
+    nanosleep(&t, NULL);
+    mtx_engine_get_stats(e, &s, false);
+  } while (!s.n_finished);
+  static result x;
+  memset(&x, 0, sizeof x);
+  take(e, &x, id, 1);
+  CHECK(x.n_events == 3, "events of one request merge: %d", x.n_events);
+  CHECK(x.reason == MTX_DONE_ERROR && !strcmp(x.code, "limit") && x.n_ids < 200);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+// Seeds give the same tokens whatever runs beside; closing with work in flight is clean.
+static void test_seeds(const fixture *f, int hello) {
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 512, .n_parallel = 6, .kv_type = MTX_KV_F16};
+  mtx_sampler_opts so;
+  mtx_sampler_opts_init(&so);
+  so.temperature = 4;
+  so.seed = 42;
+  int32_t p = hello;
+  mtx_request r = ask(&p, 1, 40);
+  r.sampler = &so;
+  r.ignore_eos = true;
+  static result alone, crowd[6];
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  alone = run_one(e, &r);
+  memset(crowd, 0, sizeof crowd);
+  int64_t id, first = 0;
+  for (int i = 0; i < 6; i++) {
+    so.seed = i % 2 ? 42 : 100 + (uint64_t)i;
+    CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
+    first = first ? first : id;
+  }
+  finish(e, crowd, first, 6);
+  for (int i = 0; i < 6; i++) {
+    bool same = crowd[i].n_ids == alone.n_ids && !memcmp(crowd[i].ids, alone.ids, (size_t)alone.n_ids * sizeof *alone.ids);
+    CHECK(same == (i % 2 == 1), "seed of request %d", i);
+  }
+  for (int i = 0; i < 6; i++) {
+    r.max_tokens = 400;
+    CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
+  }
+  mtx_engine_close(e);
+}
+
+#define TIMED(call)                                                     \
+  do {                                                                  \
+    struct timespec t0, t1;                                             \
+    clock_gettime(CLOCK_MONOTONIC, &t0);                                \
+    call;                                                               \
+    clock_gettime(CLOCK_MONOTONIC, &t1);                                \
+    printf("# %s %.2f s\n", #call, (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) * 1e-9); \
+  } while (0)
+
+int main(void) {
+  chain c;
+  chain_init(&c);
+  int hello = chain_say(&c, "Hello, world. END of it", 3);
+  int emoji = chain_say(&c, "?\xf0\x9f\x98\x80!", 1);
+  int cut = chain_say(&c, "?", 1);
+  c.succ[cut] = chain_add(&c, "\xe2\x82", 2);
+  c.succ[c.n - 1] = chain_add(&c, "ok", 2);
+  int loop = chain_add(&c, "x", 1);
+  c.succ[loop] = loop;
+  int control = chain_add(&c, "a", 1), b = chain_add(&c, "a", 1);
+  c.succ[control] = b;
+  c.succ[b] = 1;
+  c.succ[1] = chain_add(&c, "b", 1);
+  // "Hel" is the prompt; its text does not come back.
+  fixture f;
+  if (fixture_open(&f, &c)) {
+    TIMED(test_text(&f, hello, emoji, cut, loop, control));
+    TIMED(test_banned(&f, hello));
+    TIMED(test_logprobs_and_grammar(&f, hello));
+    TIMED(test_limits(&f, hello, loop));
+    TIMED(test_cancel(&f, loop));
+    TIMED(test_prefix(&f, hello, loop));
+    TIMED(test_pressure(&f, loop));
+    TIMED(test_slow_reader(&f, loop));
+    TIMED(test_seeds(&f, hello));
+  }
+  fixture_close(&f);
+  return check_report();
+}
