@@ -85,6 +85,19 @@ function TestAdmin:test_load_unload()
   lu.assertEquals(get("/ready").json, { ready = true, model = "tiny:latest", models = { "tiny:latest" }, queue = 0 })
 end
 
+function TestAdmin:test_health_lists_and_refusals()
+  local h = get("/api/health").json
+  lu.assertEquals(h.status, "ok")
+  lu.assertTable(h.supported_architectures)
+  local has = {}
+  for _, a in ipairs(h.supported_architectures) do has[a] = true end
+  lu.assertTrue(has.llama and has.qwen3)
+  lu.assertEquals(get("/api/cache/persistence").json.enabled, false)
+  lu.assertEquals(client.request(port, "PUT", "/api/cache/persistence", { enabled = true }).status, 501)
+  lu.assertEquals(client.request(port, "PUT", "/api/cache/persistence", { budget_mb = -1 }).status, 400)
+  lu.assertEquals(post("/api/pull", { model = "x" }).status, 501)
+end
+
 TestRoutes = {}
 TestRoutes.tearDown = stop
 

@@ -16,6 +16,14 @@ local FILE_TYPES = { [0] = "F32", [1] = "F16", [2] = "Q4_0", [3] = "Q4_1", [7] =
   [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS", [23] = "IQ3_XXS", [24] = "IQ1_S", [25] = "IQ4_NL", [26] = "IQ3_S",
   [27] = "IQ3_M", [28] = "IQ2_S", [29] = "IQ2_M", [30] = "IQ4_XS", [31] = "IQ1_M", [32] = "BF16", [36] = "TQ1_0", [37] = "TQ2_0", [38] = "MXFP4" }
 
+-- Names of the file types this build reads, sorted.
+function models.quantizations()
+  local out = {}
+  for _, name in pairs(FILE_TYPES) do out[#out + 1] = name end
+  table.sort(out)
+  return out
+end
+
 local POOLING = { [0] = "none", [1] = "mean", [2] = "cls", [3] = "last", [4] = "rank" }
 
 -- Reads a GGUF header: {architecture, n_params, n_ctx_train, n_embd, chat_template,

@@ -4,6 +4,7 @@
 -- table that brings events to their jobs. A model with work is never unloaded.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local core = require("mtx.core")
 
 local pool = {}
 
@@ -16,14 +17,6 @@ function pool.new(ctx)
   self.timer = uv.new_timer()
   self.timer:start(250, 250, function() self:sweep() end)
   return self
-end
-
-local function available_bytes()
-  local f = io.open("/proc/meminfo")
-  local text = f and f:read("a") or ""
-  if f then f:close() end
-  local kb = text:match("MemAvailable:%s*(%d+) kB")
-  return kb and math.tointeger(tonumber(kb)) * 1024 or nil
 end
 
 local function mib(n) return string.format("%.1f MiB", n / 1048576) end
@@ -95,8 +88,8 @@ end
 function Pool:load(entry, n_ctx)
   local ctx, config = self.ctx, self.ctx.config
   local info = ctx.catalog:info_of(entry)
-  local wanted, free = self:bytes_wanted(entry, info, n_ctx or 4096), available_bytes()
-  while free and wanted * config.memory_margin > free and evict_one(self) do free = available_bytes() end
+  local wanted, free = self:bytes_wanted(entry, info, n_ctx or 4096), core.model.free_memory()
+  while free and wanted * config.memory_margin > free and evict_one(self) do free = core.model.free_memory() end
   if free and wanted * config.memory_margin > free then
     check.fail(503, "not enough memory for " .. entry.name .. ": " .. mib(wanted * config.memory_margin) .. " wanted (margin "
       .. config.memory_margin .. "), " .. mib(free) .. " free; try a smaller num_ctx, --kv-type q8_0 or a smaller model", { kind = "unavailable" })
