@@ -155,6 +155,10 @@ install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx
 	install -m755 $(BUILD)/mtx $(DESTDIR)$(PREFIX)/bin/mtx
 	cp -R lua templates $(DESTDIR)$(PREFIX)/share/mtx/
+	install -Dm644 docs/mtx.1 $(DESTDIR)$(PREFIX)/share/man/man1/mtx.1
+	install -Dm644 share/completions/mtx.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mtx
+	install -Dm644 share/completions/_mtx $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mtx
+	install -Dm644 share/completions/mtx.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/mtx.fish
 
 install-module: module
 	install -d $(LUADIR) $(LIBDIR)/mtx
