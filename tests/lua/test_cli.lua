@@ -1,0 +1,148 @@
+-- SPDX-License-Identifier: MIT
+-- The program as a user and as a script meets it: commands, exit codes, JSON forms,
+-- errors on bad input.
+local lu = require("luaunit")
+local cjson = require("cjson")
+
+local MTX = (os.getenv("BUILD") or "build") .. "/mtx "
+local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
+local SMOL = MODELS .. "/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+local function run(command, input)
+  local out, err = os.tmpname(), os.tmpname()
+  local feed = input and ("printf '%b' '" .. input .. "' | ") or ""
+  local _, _, code = os.execute(feed .. MTX .. command .. " >" .. out .. " 2>" .. err .. (input and "" or " </dev/null"))
+  local function take(path)
+    local file = assert(io.open(path, "rb"))
+    local text = file:read("a")
+    file:close()
+    os.remove(path)
+    return text
+  end
+  return take(out), take(err), code
+end
+
+TestCli = {}
+
+function TestCli:test_help_lists_every_command_and_each_explains_itself()
+  local out, _, code = run("--help")
+  lu.assertEquals(code, 0)
+  local n = 0
+  for name in out:gmatch("\n  (%a+)  ") do
+    n = n + 1
+    local help, err, c = run(name .. " --help")
+    lu.assertEquals({ c, err }, { 0, "" }, name)
+    lu.assertStrContains(help, "usage: mtx " .. name)
+  end
+  lu.assertTrue(n >= 12, "only " .. n .. " commands")
+end
+
+function TestCli:test_usage_errors_exit_2()
+  for _, command in ipairs({ "", "nonsense", "run", "info", "generate " .. SMOL, "run " .. SMOL .. " --no-such-option", "run " .. SMOL .. " hi --temp hot", "-e" }) do
+    local _, err, code = run(command)
+    lu.assertEquals(code, 2, command)
+    lu.assertTrue(#err > 0, command)
+  end
+end
+
+function TestCli:test_failures_exit_1_and_name_the_file()
+  for _, command in ipairs({ "run no.gguf hi", "info no.gguf", "tokenize no.gguf hi", "generate no.gguf -p x", "bench no.gguf", "embed no.gguf x" }) do
+    local _, err, code = run(command)
+    lu.assertEquals(code, 1, command .. ": " .. err)
+    lu.assertStrContains(err, "no.gguf", false, command)
+    lu.assertEquals(select(2, err:gsub("\n", "")), 1, "one line: " .. err)
+  end
+  local _, err, code = run("run README.md hi")
+  lu.assertEquals(code, 1)
+  lu.assertStrContains(err, "README.md")
+end
+
+function TestCli:test_script_and_line()
+  lu.assertEquals({ run("-e 'print(#arg, ...)' a b") }, { "2\ta\tb\n", "", 0 })
+  local path = os.tmpname() .. ".lua"
+  local file = assert(io.open(path, "w"))
+  file:write("print(arg[0] ~= nil, ...) return 3")
+  file:close()
+  lu.assertEquals({ run(path .. " x y") }, { "true\tx\ty\n", "", 3 })
+  file = assert(io.open(path, "w"))
+  file:write("error('broken')")
+  file:close()
+  local _, err, code = run(path)
+  lu.assertEquals(code, 1)
+  lu.assertStrContains(err, "broken")
+  os.remove(path)
+end
+
+function TestCli:test_repl_prints_values()
+  local out, _, code = run("repl", "1 + 1\\n{ 1, x = \"y\" }\\nfor i = 1, 2 do\\nprint(i)\\nend\\nmtx.tensor({ 1, 2 })\\n")
+  lu.assertEquals(code, 0)
+  lu.assertEquals(out, '2\n{ 1, x = "y" }\n1\n2\ntensor 1 x 2 {1, 2}\n')
+end
+
+function TestCli:test_info_json()
+  local info = cjson.decode((run("info " .. SMOL .. " --json")))
+  lu.assertEquals({ info.architecture, info.layers, info.vocabulary, info.context_length }, { "llama", 30, 49152, 8192 })
+  local out = run("info " .. SMOL .. " --metadata general.architecture")
+  lu.assertEquals(out, "llama\n")
+  lu.assertStrContains((run("info " .. SMOL .. " --tensors")), "blk.0.attn_q.weight")
+end
+
+function TestCli:test_tokenize_and_back()
+  local t = cjson.decode((run("tokenize " .. SMOL .. " 'Hello world' --json")))
+  lu.assertEquals(t.pieces, { "Hello", " world" })
+  lu.assertEquals((run(("detokenize %s %d,%d"):format(SMOL, t.ids[1], t.ids[2]))):gsub("\n$", ""), "Hello world")
+end
+
+function TestCli:test_generate_json()
+  local out, err, code = run("generate " .. SMOL .. " -p 'The capital of France is' -n 6 --temp 0 --logprobs 2 --json")
+  lu.assertEquals({ code, err }, { 0, "" })
+  local g = cjson.decode(out)
+  lu.assertEquals({ #g.prompt_ids, #g.ids, g.finish_reason, #g.logprobs }, { 5, 6, "length", 6 })
+  lu.assertStrContains(g.text, "Paris")
+  lu.assertTrue(g.timings.decode_per_second > 0)
+  local again = cjson.decode((run(("generate %s --tokens %s -n 6 --temp 0 --json"):format(SMOL, table.concat(g.prompt_ids, ",")):gsub("%.0", ""))))
+  lu.assertEquals(again.ids, g.ids)
+end
+
+function TestCli:test_logits_equal_in_chunks_and_scalar_agrees()
+  local a, b = os.tmpname(), os.tmpname()
+  lu.assertEquals(select(3, run("logits " .. SMOL .. " --tokens 504,3575,282 -o " .. a)), 0)
+  lu.assertEquals(select(3, run("logits " .. SMOL .. " --tokens 504,3575,282 --chunk 1 --threads 1 --cpu scalar -o " .. b)), 0)
+  local x, y = assert(io.open(a, "rb")):read("a"), assert(io.open(b, "rb")):read("a")
+  lu.assertEquals(#x, 3 * 49152 * 4)
+  lu.assertTrue(x == y, "whole on the best tier and token by token in plain C give other bits")
+  os.remove(a)
+  os.remove(b)
+end
+
+function TestCli:test_run_streams_pipes_and_reports()
+  local out, err, code = run("run " .. SMOL .. " --temp 0 -n 8 --stats", "What is the capital of Italy?")
+  lu.assertEquals(code, 0)
+  lu.assertTrue(#out > 3)
+  lu.assertStrContains(err, "tokens/s")
+  local raw = run("run " .. SMOL .. " 'The capital of France is' --raw --temp 0 -n 3")
+  lu.assertStrContains(raw, "Paris")
+end
+
+function TestCli:test_bench_json()
+  local rows = cjson.decode((run("bench " .. SMOL .. " -p 16 -n 4 -r 1 --json")))
+  lu.assertEquals({ rows[1].test, rows[2].test }, { "pp16", "tg4" })
+  for _, r in ipairs(rows) do lu.assertTrue(r.tokens_per_second > 0 and r.threads >= 1 and #r.tier > 0) end
+end
+
+function TestCli:test_perplexity_json()
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write("The cat sat on the mat and looked at the moon.")
+  file:close()
+  local p = cjson.decode((run("perplexity " .. SMOL .. " " .. path .. " --json")))
+  lu.assertTrue(p.ppl > 1 and p.ppl < 200 and p.n_tokens > 5)
+  lu.assertAlmostEquals(math.exp(p.nll), p.ppl, 1e-6)
+  os.remove(path)
+end
+
+function TestCli:test_threads_beyond_cores_still_answer()
+  local out, _, code = run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads 16")
+  lu.assertEquals(code, 0)
+  lu.assertEquals(out, (run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads 1")))
+end
