@@ -65,6 +65,21 @@ static int l_tokenizer_open(lua_State *L) {
   return rc == MTX_OK ? 1 : mtx_bind_fail(L, &err);
 }
 
+// open_bytes(gguf) -> tokenizer, from the bytes of a GGUF file that is in memory.
+static int l_tokenizer_open_bytes(lua_State *L) {
+  size_t n;
+  const char *bytes = luaL_checklstring(L, 1, &n);
+  handle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  *h = (handle){NULL, true};
+  luaL_setmetatable(L, TYPE);
+  mtx_err err;
+  mtx_gguf *g;
+  if (mtx_gguf_open_mem(&g, bytes, n, MTX_GGUF_VOCAB_ONLY, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  mtx_code rc = mtx_tok_open(&h->t, g, &err);
+  mtx_gguf_close(g);
+  return rc == MTX_OK ? 1 : mtx_bind_fail(L, &err);
+}
+
 static int l_tokenizer_close(lua_State *L) {
   handle *h = luaL_checkudata(L, 1, TYPE);
   mtx_tok *t = h->t;
@@ -347,7 +362,7 @@ int mtx_bind_tok(lua_State *L) {
   static const luaL_Reg stream[] = {{"feed", l_stream_feed}, {"flush", l_stream_flush}, {NULL, NULL}};
   static const luaL_Reg buffer_meta[] = {{"__gc", l_buffer_gc}, {NULL, NULL}};
   static const luaL_Reg functions[] = {
-    {"open", l_tokenizer_open}, {"valid_utf8", l_tokenizer_valid_utf8}, {"repair_utf8", l_tokenizer_repair_utf8},
+    {"open", l_tokenizer_open}, {"open_bytes", l_tokenizer_open_bytes}, {"valid_utf8", l_tokenizer_valid_utf8}, {"repair_utf8", l_tokenizer_repair_utf8},
     {"presplit", l_tokenizer_presplit}, {"presplit_names", l_tokenizer_presplit_names}, {NULL, NULL},
   };
   make_type(L, TYPE, meta, methods);

@@ -86,6 +86,14 @@ static mtx_code load_pre(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   return MTX_OK;
 }
 
+// Keys of mtx's own, for tokenizers that were read from other files than GGUF.
+static mtx_code load_own(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
+  mtx_code rc = mtx_gguf_get_bool(g, "tokenizer.mtx.ignore_merges", false, &t->ignore_merges, err);
+  if (rc && rc != MTX_ENOTFOUND) return rc;
+  rc = mtx_gguf_get_bool(g, "tokenizer.mtx.clean_spaces", false, &t->clean_spaces, err);
+  return rc == MTX_ENOTFOUND ? MTX_OK : rc;
+}
+
 static mtx_code load_texts(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   static const char key[] = "tokenizer.ggml.tokens";
   const mtx_gguf_kv *kv = mtx_gguf_find(g, key);
@@ -232,7 +240,7 @@ mtx_code mtx_tok_open(mtx_tok **out, const mtx_gguf *g, mtx_err *err) {
   mtx_tok *t = calloc(1, sizeof *t);
   if (!t) return mtx_fail(err, MTX_ENOMEM, "no memory for a tokenizer");
   mtx_code rc;
-  if ((rc = load_model(t, g, err)) || (rc = load_pre(t, g, err))) goto fail;
+  if ((rc = load_model(t, g, err)) || (rc = load_pre(t, g, err)) || (rc = load_own(t, g, err))) goto fail;
   rc = mtx_gguf_get_bool(g, "tokenizer.ggml.add_space_prefix", false, &t->add_space_prefix, err);
   if (rc && rc != MTX_ENOTFOUND) goto fail;
   rc = mtx_gguf_get_bool(g, "tokenizer.ggml.remove_extra_whitespaces", false, &t->merge_spaces, err);
