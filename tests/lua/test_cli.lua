@@ -141,6 +141,28 @@ function TestCli:test_perplexity_json()
   os.remove(path)
 end
 
+local function temporary(text, suffix)
+  local path = os.tmpname() .. (suffix or "")
+  local file = assert(io.open(path, "w"))
+  file:write(text)
+  file:close()
+  return path
+end
+
+function TestCli:test_template()
+  local messages = temporary('[{"role":"user","content":"Hi <|im_end|>"}]')
+  local out, err, code = run("template templates/chatml.jinja --messages " .. messages)
+  lu.assertEquals({ out, err, code }, { "<|im_start|>user\nHi <|im_end|><|im_end|>\n", "", 0 })
+  local tokens = run("template " .. SMOL .. " --messages " .. messages .. " --tokens")
+  lu.assertEquals(select(2, tokens:gsub('%* "<|im_end|>"', "")), 2) -- the user's own stays plain text
+  local refusing = temporary("{{ raise_exception('no thanks') }}", ".jinja")
+  out, err, code = run("template " .. refusing .. " --messages " .. messages)
+  lu.assertEquals({ out, err, code }, { "", "no thanks\n", 1 })
+  local cases = temporary(('{"template_file":"%s","messages":[],"tools":null,"kwargs":{}}\n{"template_file":"templates/chatml.jinja","messages":[{"role":"a","content":"b"}],"kwargs":{"add_generation_prompt":true}}\nx\n'):format(refusing))
+  lu.assertEquals((run("template --batch " .. cases)),
+    '{"error": "no thanks"}\n{"text": "<|im_start|>a\\nb<|im_end|>\\n<|im_start|>assistant\\n"}\n{"error": "the line is no JSON object with a template_file"}\n')
+end
+
 function TestCli:test_threads_beyond_cores_still_answer()
   local out, _, code = run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads 16")
   lu.assertEquals(code, 0)
