@@ -160,7 +160,7 @@ function TestCli:test_template()
   lu.assertEquals({ out, err, code }, { "", "no thanks\n", 1 })
   local cases = temporary(('{"template_file":"%s","messages":[],"tools":null,"kwargs":{}}\n{"template_file":"templates/chatml.jinja","messages":[{"role":"a","content":"b"}],"kwargs":{"add_generation_prompt":true}}\nx\n'):format(refusing))
   lu.assertEquals((run("template --batch " .. cases)),
-    '{"error": "no thanks"}\n{"text": "<|im_start|>a\\nb<|im_end|>\\n<|im_start|>assistant\\n"}\n{"error": "the line is no JSON object with a template_file"}\n')
+    '{"error":"no thanks"}\n{"text":"<|im_start|>a\\nb<|im_end|>\\n<|im_start|>assistant\\n"}\n{"error":"the line is no JSON object with a template_file"}\n')
 end
 
 function TestCli:test_threads_beyond_cores_still_answer()
