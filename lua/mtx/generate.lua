@@ -230,7 +230,7 @@ local function submit(job, choice, tokens, sampler)
   for k, v in pairs(sampler) do s[k] = v end
   s.seed = (sampler.seed + choice.index) & 0x7fffffff
   local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
-    grammar = job.grammar, logprobs = req.logprobs, prompt_logprobs = req.echo and req.logprobs or nil, priority = req.priority or 0,
+    grammar = job.grammar, grammar_triggers = job.triggers, logprobs = req.logprobs, prompt_logprobs = req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms, cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
     ignore_eos = req.ignore_eos or false })
   if not id then
@@ -261,7 +261,7 @@ local function start_once(ctx, req, sink)
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
-  job.grammar = ctx.grammar and ctx.grammar(loaded, req) or nil
+  job.grammar, job.triggers = ctx.grammar(loaded, req)
   job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
   local timeout = ctx.config.request_timeout > 0 and ctx.config.request_timeout ~= math.huge and ctx.config.request_timeout * 1000 or nil
   job.deadline_ms = req.deadline_ms and timeout and math.min(req.deadline_ms, timeout) or req.deadline_ms or timeout and math.floor(timeout)

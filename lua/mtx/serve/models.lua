@@ -4,6 +4,7 @@
 local capabilities = require("mtx.serve.capabilities")
 local catalog = require("mtx.serve.catalog")
 local core = require("mtx.core")
+local grammar = require("mtx.serve.grammar")
 local json = require("mtx.json")
 local output = require("mtx.serve.output")
 local pool = require("mtx.serve.pool")
@@ -103,7 +104,7 @@ function models.attach(ctx)
   ctx.pool = pool.new(ctx)
   ctx.facts = models.facts
   ctx.details = deps.details or models.details
-  ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser or models.parser, deps.grammar
+  ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser or models.parser, deps.grammar or grammar.of
   if not deps.render then
     ctx.fallback_template = function(loaded)
       local name, source = render.fallback(loaded)

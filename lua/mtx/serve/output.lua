@@ -20,18 +20,21 @@ Parser.__index = Parser
 function output.new(options)
   local self = setmetatable({ buf = "", mode = "text", index = -1, start = true, calls = options.calls, names = options.names or {},
     drop = options.drop_thinking }, Parser)
-  if options.think then
-    for _, pair in ipairs(THINK) do
-      if options.think:find(pair[1], 1, true) or options.think:find(pair[2], 1, true) then
-        self.open, self.close = pair[1], pair[2]
-        break
-      end
-    end
+  self.close = output.closing(options.think)
+  for _, pair in ipairs(THINK) do
+    if pair[2] == self.close then self.open = pair[1] end
   end
   if options.opened and self.close then self.mode = "think" end
   self.bare = options.bare
   if self.bare and not self.open then self:begin_call() end
   return self
+end
+
+-- The tag that ends a thought in this template, or nil.
+function output.closing(template)
+  for _, pair in ipairs(THINK) do
+    if template and (template:find(pair[1], 1, true) or template:find(pair[2], 1, true)) then return pair[2] end
+  end
 end
 
 -- Whether a prompt's end has opened a thought that the answer goes on with.
