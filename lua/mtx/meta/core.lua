@@ -57,6 +57,9 @@ core.tokenizer = {}
 ---Opens the tokenizer of a GGUF; a vocabulary-only file is enough.
 ---@return mtx.tokenizer|nil, string?, string?
 function core.tokenizer.open(path) end
+---The same from the bytes of a GGUF file in memory.
+---@return mtx.tokenizer|nil, string?, string?
+function core.tokenizer.open_bytes(gguf) end
 ---The pieces that the pre-tokenizer `name` cuts a text into.
 function core.tokenizer.presplit(name, text) end
 ---Every name that tokenizer.ggml.pre may have.
