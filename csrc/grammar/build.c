@@ -14,8 +14,8 @@
 #define MAX_RANGES 400000u
 #define MAX_WARNINGS 64u
 // A repetition is written out when it needs no more states than this; above,
-// a counter is cheaper than the states.
-#define UNROLL_STATES 48u
+// one counted state is cheaper: masks are cached per state.
+#define UNROLL_STATES 16u
 
 static int64_t now_ns(void) {
   struct timespec t;
@@ -35,6 +35,7 @@ static mtx_gx add(mtx_gb *b, gx_node n) {
 
 void mtx_gb_init(mtx_gb *b) {
   memset(b, 0, sizeof *b);
+  b->cycle = "rule %.*s is left-recursive: it can begin with itself; write it as a repetition";
   b->deadline_ns = now_ns() + (int64_t)MTX_GRAMMAR_MAX_COMPILE_MS * 1000000;
   add(b, (gx_node){.kind = GX_EMPTY});
   add(b, (gx_node){.kind = GX_NEVER});
@@ -197,7 +198,11 @@ mtx_gx mtx_gx_rep(mtx_gb *b, mtx_gx x, uint32_t min, uint32_t max) {
     for (uint32_t i = 0; i < min; i++) tail = mtx_gx_cat2(b, x, tail);
     return tail;
   }
-  uint32_t body = mtx_gb_rule_of(b, x, "item");
+  return mtx_gx_loop(b, mtx_gb_rule_of(b, x, "item"), min, max);
+}
+
+mtx_gx mtx_gx_loop(mtx_gb *b, uint32_t body, uint32_t min, uint32_t max) {
+  if (max == 0) return MTX_GX_EMPTY;
   uint32_t r = mtx_gb_rule(b, "repeat", 6);
   if (b->code) return MTX_GX_NEVER;
   gb_rule *rule = b->rules + r;

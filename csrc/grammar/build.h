@@ -63,6 +63,7 @@ typedef struct mtx_gb {
   MTX_VEC(char *, warnings);
   MTX_VEC(struct mtx_cdfa *, dfas);
   int64_t deadline_ns;
+  const char *cycle;  // message for left recursion, with %.*s for the rule's name
 } mtx_gb;
 
 void mtx_gb_init(mtx_gb *b);
@@ -83,6 +84,8 @@ mtx_gx mtx_gx_cat2(mtx_gb *b, mtx_gx x, mtx_gx y);
 mtx_gx mtx_gx_alt2(mtx_gb *b, mtx_gx x, mtx_gx y);
 // Small counts are written out, large ones become a LOOP rule.
 mtx_gx mtx_gx_rep(mtx_gb *b, mtx_gx x, uint32_t min, uint32_t max);
+// Always a LOOP rule over a rule: for wide bodies, whatever the counts.
+mtx_gx mtx_gx_loop(mtx_gb *b, uint32_t body, uint32_t min, uint32_t max);
 mtx_gx mtx_gx_ref(mtx_gb *b, uint32_t rule);
 mtx_gx mtx_gx_token(mtx_gb *b, uint32_t ref, bool negated);
 // Takes ownership of d (freed with the builder), even on failure. json: the
@@ -122,9 +125,7 @@ typedef struct {
 int32_t mtx_nfa_state(mtx_nfa *f);
 void mtx_nfa_byte(mtx_nfa *f, int32_t from, int32_t to, uint8_t lo, uint8_t hi);
 void mtx_nfa_eps(mtx_nfa *f, int32_t from, int32_t to);
-// Paths of UTF-8 bytes for code points lo..hi (surrogates left out).
-void mtx_nfa_utf8(mtx_nfa *f, int32_t from, int32_t to, uint32_t lo, uint32_t hi);
-// Paths for the DFA between from and to (lower_dfa in cdfa.c's terms).
+// Paths for the DFA between from and to, code points as UTF-8 bytes.
 void mtx_nfa_dfa(mtx_nfa *f, const struct mtx_cdfa *d, bool json, int32_t from, int32_t to);
 // Empties f and fills it with rule's automaton: start 0, end 1.
 void mtx_nfa_lower(mtx_gb *b, uint32_t rule, mtx_nfa *f);

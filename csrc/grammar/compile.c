@@ -191,8 +191,12 @@ static void find_first(mtx_gb *b, mtx_grammar *g) {
         uint32_t callee = g->calls[s->call + top->i_call++].rule;
         if (color[callee] == 1) {
           const gr_rule *x = g->rules + callee;
-          mtx_gb_fail(b, MTX_EFORMAT, 0, "rule %.*s is left-recursive: it can begin with itself; write it as a repetition",
-                      (int)x->n_name, g->text + x->name);
+          char msg[200];
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+          snprintf(msg, sizeof msg, b->cycle, (int)(x->n_name < 80 ? x->n_name : 80), g->text + x->name);
+#pragma GCC diagnostic pop
+          mtx_gb_fail(b, MTX_EFORMAT, 0, "%s", msg);
         } else if (!color[callee]) {
           color[callee] = 1;
           stack[n++] = (step){callee, 0};

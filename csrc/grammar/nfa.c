@@ -97,11 +97,6 @@ static void utf8_range(utf8_ctx *u, int32_t from, uint32_t lo, uint32_t hi) {
   }
 }
 
-void mtx_nfa_utf8(mtx_nfa *f, int32_t from, int32_t to, uint32_t lo, uint32_t hi) {
-  utf8_ctx u = {f, to, {-1, -1, -1}};
-  utf8_range(&u, from, lo, hi);
-}
-
 // ---- code points inside a JSON string (RFC 8259, section 7) --------------------
 // Written as themselves, except '"', '\' and the controls, which take their
 // short escape or \u00XX. Other characters have no second spelling here: a
@@ -126,33 +121,64 @@ static void json_escape(mtx_nfa *f, int32_t from, int32_t to, uint32_t c) {
   }
 }
 
-static void json_range(mtx_nfa *f, utf8_ctx *u, int32_t from, int32_t to, uint32_t lo, uint32_t hi) {
-  for (uint32_t c = lo; c <= hi && c <= '\\'; c++)
-    if (c < 0x20 || c == '"' || c == '\\') json_escape(f, from, to, c);
+// Where the characters that lead to one state share their paths.
+typedef struct {
+  utf8_ctx u;
+  int32_t controls;  // after a backslash: the escapes of all controls; -1 not made yet
+} json_ctx;
+
+static int32_t all_controls(json_ctx *j) {
+  if (j->controls >= 0) return j->controls;
+  mtx_nfa *f = j->u.f;
+  int32_t s = j->controls = mtx_nfa_state(f);
+  for (const char *p = "bfnrt"; *p; p++) mtx_nfa_byte(f, s, j->u.to, (uint8_t)*p, (uint8_t)*p);
+  static const uint8_t digit[4][2] = {{'u', 'u'}, {'0', '0'}, {'0', '0'}, {'0', '1'}};
+  for (int i = 0; i < 4; i++) {
+    int32_t next = mtx_nfa_state(f);
+    mtx_nfa_byte(f, s, next, digit[i][0], digit[i][1]);
+    s = next;
+  }
+  mtx_nfa_byte(f, s, j->u.to, '0', '9');
+  mtx_nfa_byte(f, s, j->u.to, 'A', 'F');
+  mtx_nfa_byte(f, s, j->u.to, 'a', 'f');
+  return j->controls;
+}
+
+static void json_range(json_ctx *j, int32_t from, uint32_t lo, uint32_t hi) {
+  mtx_nfa *f = j->u.f;
+  if (lo == 0 && hi >= 0x1f)
+    mtx_nfa_byte(f, from, all_controls(j), '\\', '\\');
+  else
+    for (uint32_t c = lo; c <= hi && c < 0x20; c++) json_escape(f, from, j->u.to, c);
+  if (lo <= '"' && hi >= '"') json_escape(f, from, j->u.to, '"');
+  if (lo <= '\\' && hi >= '\\') json_escape(f, from, j->u.to, '\\');
   static const mtx_cprange plain[] = {{0x20, 0x21}, {0x23, 0x5b}, {0x5d, 0x10ffff}};
   for (size_t i = 0; i < 3; i++) {
     uint32_t a = lo > plain[i].lo ? lo : plain[i].lo, z = hi < plain[i].hi ? hi : plain[i].hi;
-    if (a <= z) utf8_range(u, from, a, z);
+    if (a <= z) utf8_range(&j->u, from, a, z);
   }
 }
 
 void mtx_nfa_dfa(mtx_nfa *f, const mtx_cdfa *d, bool json, int32_t from, int32_t to) {
   int32_t base = (int32_t)f->n_heads;
   for (uint32_t i = 0; i < d->n_states; i++) mtx_nfa_state(f);
-  if (f->failed) return;
-  mtx_nfa_eps(f, from, base);
+  json_ctx *ctx = malloc(d->n_states * sizeof *ctx);
+  if (!ctx) f->failed = true;
+  for (uint32_t i = 0; i < d->n_states && !f->failed; i++)
+    ctx[i] = (json_ctx){{f, base + (int32_t)i, {-1, -1, -1}}, -1};
+  if (!f->failed) mtx_nfa_eps(f, from, base);
   for (uint32_t i = 0; i < d->n_states && !f->failed; i++) {
     const cd_state *s = d->states + i;
     if (s->accept) mtx_nfa_eps(f, base + (int32_t)i, to);
     for (uint32_t k = 0; k < s->n_edges; k++) {
       const cd_edge *e = d->edges + s->edge + k;
-      utf8_ctx u = {f, base + (int32_t)e->to, {-1, -1, -1}};
       if (json)
-        json_range(f, &u, base + (int32_t)i, u.to, e->lo, e->hi);
+        json_range(ctx + e->to, base + (int32_t)i, e->lo, e->hi);
       else
-        utf8_range(&u, base + (int32_t)i, e->lo, e->hi);
+        utf8_range(&ctx[e->to].u, base + (int32_t)i, e->lo, e->hi);
     }
   }
+  free(ctx);
 }
 
 static void call_edge(mtx_gb *b, mtx_nfa *f, uint32_t rule, int32_t item, int32_t from, int32_t to) {

@@ -1,0 +1,558 @@
+// SPDX-License-Identifier: MIT
+// Conjunctions of schema parts into rules: references, types, alternatives.
+//
+// A schema that says nothing about the type but has keywords of one type
+// ("properties" without "type") is taken to mean that type: every value is
+// still valid, and that is what its author meant.
+#include "grammar/schema.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "grammar/text.h"
+
+#define MAX_REF_CHAIN 64
+
+void sc_fail(mtx_sc *s, mtx_code code, uint32_t node, const char *fmt, ...) {
+  char msg[300];
+  va_list ap;
+  va_start(ap, fmt);
+  vsnprintf(msg, sizeof msg, fmt, ap);
+  va_end(ap);
+  mtx_gb_fail(s->b, code, node < s->j->n_nodes ? sc_node(s, node)->offset : 0, "schema: %s", msg);
+}
+
+void sc_unenforced(mtx_sc *s, uint32_t node, const char *keyword, const char *why) {
+  if (s->opts.strict)
+    sc_fail(s, MTX_EUNSUPPORTED, node, "%s cannot be enforced (%s)", keyword, why);
+  else
+    mtx_gb_warn(s->b, "%s at byte %u is not enforced: %s", keyword, sc_node(s, node)->offset, why);
+}
+
+uint32_t sc_keyword(const mtx_sc *s, uint32_t part, const char *key) {
+  return (part & 3) == SC_BASE ? sc_get(s, SC_NODE(part), key) : MTX_JSON_NONE;
+}
+
+uint32_t sc_count(mtx_sc *s, uint32_t part, const char *key, uint32_t fallback) {
+  uint32_t n = sc_keyword(s, part, key);
+  if (n == MTX_JSON_NONE) return fallback;
+  mtx_decimal d;
+  bool ok = sc_node(s, n)->kind == MTX_JSON_NUMBER && mtx_decimal_read(sc_text(s, n), sc_node(s, n)->n_text, &d) &&
+            !d.negative && mtx_decimal_is_integer(&d);
+  if (!ok) {
+    sc_fail(s, MTX_EFORMAT, n, "%s must be a whole number, 0 or more", key);
+    return fallback;
+  }
+  uint64_t v = 0;
+  for (int i = 0; i < d.n_int; i++)
+    if (v < UINT32_MAX) v = v * 10 + (uint64_t)(d.digits[i] - '0');
+  if (v <= MTX_GRAMMAR_MAX_REPEAT) return (uint32_t)v;
+  if (fallback == UINT32_MAX) return fallback;  // an upper bound nobody reaches
+  sc_fail(s, MTX_ELIMIT, n, "%s is too large (limit %u)", key, MTX_GRAMMAR_MAX_REPEAT);
+  return fallback;
+}
+
+void sc_add(mtx_sc *s, sc_conj *c, uint32_t part) {
+  for (uint32_t i = 0; i < c->n; i++)
+    if (c->v[i] == part) return;
+  if (c->n == SC_MAX_PARTS)
+    sc_fail(s, MTX_ELIMIT, SC_NODE(part), "more than %u schemas apply to one value", SC_MAX_PARTS);
+  else
+    c->v[c->n++] = part;
+}
+
+// ---- references ------------------------------------------------------------------------
+
+static size_t decode_pointer_step(const char *p, size_t n, char *out, size_t cap) {
+  size_t k = 0;
+  for (size_t i = 0; i < n && k < cap; i++) {
+    uint32_t v;
+    if (p[i] == '%' && mtx_hex_get(p + i + 1, n - i - 1, 2, &v)) {
+      out[k++] = (char)v;
+      i += 2;
+    } else if (p[i] == '~' && i + 1 < n && (p[i + 1] == '0' || p[i + 1] == '1')) {
+      out[k++] = p[++i] == '0' ? '~' : '/';
+    } else {
+      out[k++] = p[i];
+    }
+  }
+  return k;
+}
+
+static uint32_t follow_pointer(mtx_sc *s, const char *p, size_t n) {
+  uint32_t node = 0;
+  while (n && node != MTX_JSON_NONE) {
+    p++, n--;  // the slash
+    size_t len = 0;
+    while (len < n && p[len] != '/') len++;
+    char step[512];
+    size_t k = decode_pointer_step(p, len, step, sizeof step - 1);
+    step[k] = 0;
+    if (sc_node(s, node)->kind == MTX_JSON_ARRAY) {
+      unsigned long i = strtoul(step, NULL, 10);
+      node = sc_node(s, node)->first;
+      while (i-- > 0 && node != MTX_JSON_NONE) node = sc_node(s, node)->next;
+    } else {
+      node = mtx_json_get_n(s->j, node, step, k);
+    }
+    p += len;
+    n -= len;
+  }
+  return node;
+}
+
+static uint32_t find_anchor(mtx_sc *s, const char *p, size_t n) {
+  for (uint32_t i = 0; i < s->j->n_nodes; i++) {
+    if (sc_node(s, i)->kind != MTX_JSON_OBJECT) continue;
+    static const char *const keys[] = {"$anchor", "$dynamicAnchor"};
+    for (int k = 0; k < 2; k++) {
+      uint32_t a = sc_get(s, i, keys[k]);
+      if (a != MTX_JSON_NONE && sc_node(s, a)->kind == MTX_JSON_STRING && sc_node(s, a)->n_text == n &&
+          !memcmp(sc_text(s, a), p, n))
+        return i;
+    }
+    uint32_t id = sc_get(s, i, "$id");  // draft-07 spelled anchors "#name"
+    if (id != MTX_JSON_NONE && sc_node(s, id)->kind == MTX_JSON_STRING && sc_node(s, id)->n_text == n + 1 &&
+        sc_text(s, id)[0] == '#' && !memcmp(sc_text(s, id) + 1, p, n))
+      return i;
+  }
+  return MTX_JSON_NONE;
+}
+
+uint32_t sc_resolve(mtx_sc *s, uint32_t ref) {
+  if (sc_node(s, ref)->kind != MTX_JSON_STRING) {
+    sc_fail(s, MTX_EFORMAT, ref, "$ref must be a string");
+    return MTX_JSON_NONE;
+  }
+  const char *p = sc_text(s, ref);
+  size_t n = sc_node(s, ref)->n_text;
+  uint32_t id = sc_node(s, 0)->kind == MTX_JSON_OBJECT ? sc_get(s, 0, "$id") : MTX_JSON_NONE;
+  if (id != MTX_JSON_NONE && sc_node(s, id)->kind == MTX_JSON_STRING) {
+    size_t k = sc_node(s, id)->n_text;
+    if (k && sc_text(s, id)[k - 1] == '#') k--;
+    if (k && n >= k && !memcmp(p, sc_text(s, id), k) && (n == k || p[k] == '#')) p += k, n -= k;
+  }
+  uint32_t target = MTX_JSON_NONE;
+  if (n == 0) {
+    target = 0;
+  } else if (p[0] == '#') {
+    p++, n--;
+    if (n == 0)
+      target = 0;
+    else
+      target = p[0] == '/' ? follow_pointer(s, p, n) : find_anchor(s, p, n);
+  } else {
+    sc_fail(s, MTX_EUNSUPPORTED, ref, "$ref to another document is not supported: %.*s; put it under $defs",
+            (int)(n < 100 ? n : 100), p);
+    return MTX_JSON_NONE;
+  }
+  if (target == MTX_JSON_NONE)
+    sc_fail(s, MTX_ENOTFOUND, ref, "$ref points to nothing: %.*s", (int)(n < 100 ? n : 100), p);
+  return target;
+}
+
+// ---- flattening ---------------------------------------------------------------------------
+
+typedef struct {
+  uint32_t part;
+  int from;  // entry this one came from by $ref or allOf, -1: none
+} flat;
+
+typedef struct {
+  flat v[256];
+  int n;
+} flat_list;
+
+static void flat_add(mtx_sc *s, flat_list *l, uint32_t node, int from) {
+  for (int i = from, k = 0; i >= 0; i = l->v[i].from, k++)
+    if (l->v[i].part == SC_PART(node, SC_ALL) || k > MAX_REF_CHAIN) {
+      sc_fail(s, MTX_EFORMAT, node, "$ref leads back to itself without any content");
+      return;
+    }
+  for (int i = 0; i < l->n; i++)
+    if (l->v[i].part == SC_PART(node, SC_ALL)) return;
+  if (l->n == 256)
+    sc_fail(s, MTX_ELIMIT, node, "too many schemas apply to one value");
+  else
+    l->v[l->n++] = (flat){SC_PART(node, SC_ALL), from};
+}
+
+static void flat_node(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
+  const uint32_t node = SC_NODE(l->v[i].part);
+  const uint8_t kind = sc_node(s, node)->kind;
+  if (kind == MTX_JSON_TRUE) return;
+  if (kind == MTX_JSON_FALSE) {
+    out->never = true;
+    return;
+  }
+  if (kind != MTX_JSON_OBJECT) {
+    sc_fail(s, MTX_EFORMAT, node, "a schema must be an object, true or false");
+    return;
+  }
+  static const char *const refs[] = {"$ref", "$dynamicRef"};
+  for (int k = 0; k < 2; k++) {
+    uint32_t ref = sc_get(s, node, refs[k]);
+    if (ref == MTX_JSON_NONE) continue;
+    uint32_t target = sc_resolve(s, ref);
+    if (target == MTX_JSON_NONE) return;
+    flat_add(s, l, target, i);
+    if (s->draft7) return;
+  }
+  uint32_t all = sc_get(s, node, "allOf");
+  if (all != MTX_JSON_NONE)
+    for (uint32_t k = sc_node(s, all)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next) flat_add(s, l, k, i);
+  sc_add(s, out, SC_PART(node, SC_BASE));
+  if (sc_get(s, node, "anyOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ANY));
+  if (sc_get(s, node, "oneOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ONE));
+}
+
+void sc_flatten(mtx_sc *s, sc_conj *c) {
+  flat_list l = {.n = 0};
+  sc_conj out = {.never = c->never};
+  for (uint32_t i = 0; i < c->n; i++) {
+    if ((c->v[i] & 3) == SC_ALL)
+      flat_add(s, &l, SC_NODE(c->v[i]), -1);
+    else
+      sc_add(s, &out, c->v[i]);
+  }
+  for (int i = 0; i < l.n && !s->b->code; i++) flat_node(s, &l, i, &out);
+  *c = out;
+}
+
+// ---- types -------------------------------------------------------------------------------------
+
+uint32_t sc_type_bit(const char *t) {
+  static const struct {
+    const char *name;
+    uint32_t bits;
+  } types[] = {{"null", SC_NULL},  {"boolean", SC_BOOL}, {"integer", SC_INT}, {"number", SC_INT | SC_NUM},
+               {"string", SC_STR}, {"array", SC_ARR},    {"object", SC_OBJ}};
+  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+    if (!strcmp(t, types[i].name)) return types[i].bits;
+  return 0;
+}
+
+static uint32_t type_keyword(mtx_sc *s, uint32_t type) {
+  uint32_t bits = 0, first = sc_node(s, type)->kind == MTX_JSON_ARRAY ? sc_node(s, type)->first : type;
+  for (uint32_t i = first; i != MTX_JSON_NONE; i = i == type ? MTX_JSON_NONE : sc_node(s, i)->next) {
+    uint32_t b = sc_node(s, i)->kind == MTX_JSON_STRING ? sc_type_bit(sc_text(s, i)) : 0;
+    if (!b && sc_node(s, i)->kind == MTX_JSON_STRING && !strcmp(sc_text(s, i), "any")) b = SC_EVERY;
+    if (!b) sc_fail(s, MTX_EFORMAT, i, "unknown type; use null, boolean, integer, number, string, array or object");
+    bits |= b;
+  }
+  return bits;
+}
+
+static uint32_t implied_types(const mtx_sc *s, uint32_t part) {
+  static const struct {
+    const char *key;
+    uint32_t bits;
+  } keys[] = {{"properties", SC_OBJ},       {"required", SC_OBJ},         {"additionalProperties", SC_OBJ},
+              {"patternProperties", SC_OBJ}, {"minProperties", SC_OBJ},    {"maxProperties", SC_OBJ},
+              {"propertyNames", SC_OBJ},     {"items", SC_ARR},            {"prefixItems", SC_ARR},
+              {"minItems", SC_ARR},          {"maxItems", SC_ARR},         {"pattern", SC_STR},
+              {"minLength", SC_STR},         {"maxLength", SC_STR},        {"format", SC_STR},
+              {"minimum", SC_INT | SC_NUM},  {"maximum", SC_INT | SC_NUM}, {"exclusiveMinimum", SC_INT | SC_NUM},
+              {"exclusiveMaximum", SC_INT | SC_NUM}, {"multipleOf", SC_INT | SC_NUM}};
+  uint32_t bits = 0;
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (sc_keyword(s, part, keys[i].key) != MTX_JSON_NONE) bits |= keys[i].bits;
+  return bits;
+}
+
+uint32_t sc_types(mtx_sc *s, const sc_conj *c) {
+  uint32_t bits = SC_EVERY, implied = 0;
+  bool said = false;
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t type = sc_keyword(s, c->v[i], "type");
+    if (type != MTX_JSON_NONE) {
+      uint32_t b = type_keyword(s, type), nullable = sc_keyword(s, c->v[i], "nullable");
+      if (nullable != MTX_JSON_NONE && sc_node(s, nullable)->kind == MTX_JSON_TRUE) b |= SC_NULL;
+      bits &= b;
+      said = true;
+    }
+    uint32_t no = sc_keyword(s, c->v[i], "not");
+    if (no != MTX_JSON_NONE && sc_node(s, no)->kind == MTX_JSON_OBJECT && sc_node(s, no)->n_kids == 1 &&
+        sc_get(s, no, "type") != MTX_JSON_NONE)
+      bits &= ~type_keyword(s, sc_get(s, no, "type"));
+    implied |= implied_types(s, c->v[i]);
+  }
+  if (!said && implied) bits &= implied;
+  return bits;
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+static uint32_t hash_parts(const uint32_t *v, uint32_t n) {
+  uint32_t h = 2166136261u;
+  for (uint32_t i = 0; i < n; i++) h = (h ^ v[i]) * 16777619u;
+  return h ^ h >> 15;
+}
+
+static int cmp_u32(const void *a, const void *b) {
+  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+  return x < y ? -1 : x > y;
+}
+
+// The memo of a flat conjunction. The order of parts does not matter to its
+// key, but the memo keeps the order it first came in (property order).
+static sc_memo *find_memo(mtx_sc *s, const sc_conj *c, bool *is_new) {
+  *is_new = false;
+  if ((s->n_memos + 1) * 2 > s->n_hash) {
+    uint32_t n = s->n_hash ? s->n_hash * 2 : 256;
+    uint32_t *h = calloc(n, sizeof *h);
+    if (!h) return NULL;
+    for (uint32_t i = 0; i < s->n_memos; i++) {
+      uint32_t k = hash_parts(s->parts + s->memos[i].at, s->memos[i].n) & (n - 1);
+      while (h[k]) k = (k + 1) & (n - 1);
+      h[k] = i + 1;
+    }
+    free(s->hash);
+    s->hash = h;
+    s->n_hash = n;
+  }
+  uint32_t key[SC_MAX_PARTS];
+  memcpy(key, c->v, c->n * sizeof *key);
+  qsort(key, c->n, sizeof *key, cmp_u32);
+  uint32_t k = hash_parts(key, c->n) & (s->n_hash - 1);
+  for (; s->hash[k]; k = (k + 1) & (s->n_hash - 1)) {
+    sc_memo *m = s->memos + s->hash[k] - 1;
+    if (m->n == c->n && !memcmp(s->parts + m->at, key, c->n * sizeof *key)) return m;
+  }
+  if (!MTX_VEC_GROW(s, memos, 1, MTX_GRAMMAR_MAX_RULES) || !MTX_VEC_GROW(s, parts, 2 * c->n, 4u << 20)) {
+    sc_fail(s, MTX_ELIMIT, 0, "more than %u different places in the document", MTX_GRAMMAR_MAX_RULES);
+    return NULL;
+  }
+  s->memos[s->n_memos] = (sc_memo){s->n_parts, c->n, MTX_GX_NEVER, UINT32_MAX};
+  memcpy(s->parts + s->n_parts, key, c->n * sizeof *key);
+  memcpy(s->parts + s->n_parts + c->n, c->v, c->n * sizeof *key);
+  s->n_parts += 2 * c->n;
+  s->hash[k] = s->n_memos + 1;
+  *is_new = true;
+  return s->memos + s->n_memos++;
+}
+
+// Candidates of enum and const, filtered by everything else that holds.
+static bool enumerated(mtx_sc *s, const sc_conj *c, mtx_gx *out) {
+  uint32_t list = MTX_JSON_NONE, single = MTX_JSON_NONE;
+  for (uint32_t i = 0; i < c->n && single == MTX_JSON_NONE; i++) {
+    single = sc_keyword(s, c->v[i], "const");
+    uint32_t e = sc_keyword(s, c->v[i], "enum");
+    if (e == MTX_JSON_NONE) continue;
+    if (sc_node(s, e)->kind != MTX_JSON_ARRAY) sc_fail(s, MTX_EFORMAT, e, "enum must be a list");
+    list = e;
+  }
+  if (single == MTX_JSON_NONE && list == MTX_JSON_NONE) return false;
+  struct {
+    MTX_VEC(mtx_gx, v);
+  } alts = {0};
+  uint32_t i = single != MTX_JSON_NONE ? single : sc_node(s, list)->first;
+  uint32_t k = 0;
+  for (; i != MTX_JSON_NONE && !s->b->code; i = i == single ? MTX_JSON_NONE : sc_node(s, i)->next) {
+    bool ok = true;
+    for (uint32_t p = 0; p < c->n && ok; p++)
+      if ((c->v[p] & 3) == SC_BASE) ok = sc_holds(s, i, SC_NODE(c->v[p]), 0);
+    if (ok && MTX_VEC_GROW(&alts, v, 1, 1000000u)) alts.v[alts.n_v++] = sc_literal(s, i);
+    if (!(++k & 255)) mtx_gb_in_time(s->b);
+  }
+  *out = mtx_gx_alt(s->b, alts.v, alts.n_v);
+  free(alts.v);
+  return true;
+}
+
+static void warn_general(mtx_sc *s, const sc_conj *c) {
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t no = sc_keyword(s, c->v[i], "not"), cond = sc_keyword(s, c->v[i], "if");
+    if (no != MTX_JSON_NONE && !(sc_node(s, no)->kind == MTX_JSON_OBJECT && sc_node(s, no)->n_kids == 1 &&
+                                 sc_get(s, no, "type") != MTX_JSON_NONE) && sc_node(s, no)->kind != MTX_JSON_FALSE)
+      sc_unenforced(s, no, "not", "a grammar cannot say what a value is not");
+    if (cond != MTX_JSON_NONE && (sc_keyword(s, c->v[i], "then") != MTX_JSON_NONE ||
+                                  sc_keyword(s, c->v[i], "else") != MTX_JSON_NONE))
+      sc_unenforced(s, cond, "if", "conditions are not supported; use anyOf");
+  }
+}
+
+static bool forbidden(const mtx_sc *s, const sc_conj *c) {
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t no = sc_keyword(s, c->v[i], "not");
+    if (no != MTX_JSON_NONE && (sc_node(s, no)->kind == MTX_JSON_TRUE ||
+                                (sc_node(s, no)->kind == MTX_JSON_OBJECT && sc_node(s, no)->n_kids == 0)))
+      return true;
+  }
+  return false;
+}
+
+static uint32_t first_group(const sc_conj *c) {
+  for (uint32_t i = 0; i < c->n; i++)
+    if ((c->v[i] & 3) >= SC_ANY) return i;
+  return UINT32_MAX;
+}
+
+static void check_one_of(mtx_sc *s, uint32_t list) {
+  for (uint32_t i = sc_node(s, list)->first; i != MTX_JSON_NONE; i = sc_node(s, i)->next)
+    for (uint32_t k = sc_node(s, i)->next; k != MTX_JSON_NONE; k = sc_node(s, k)->next)
+      if (!sc_disjoint(s, i, k, 0)) {
+        sc_unenforced(s, list, "oneOf", "its branches may overlap, so it is treated as anyOf");
+        return;
+      }
+}
+
+// The conjunction's first group, one alternative per branch.
+static mtx_gx alternatives(mtx_sc *s, const sc_conj *c, uint32_t i_group, const char *name, size_t n_name) {
+  const uint32_t part = c->v[i_group], node = SC_NODE(part);
+  const bool one = (part & 3) == SC_ONE;
+  const uint32_t list = sc_get(s, node, one ? "oneOf" : "anyOf");
+  if (sc_node(s, list)->kind != MTX_JSON_ARRAY || sc_node(s, list)->n_kids > 2000) {
+    sc_fail(s, MTX_EFORMAT, list, "anyOf and oneOf must be lists of at most 2000 schemas");
+    return MTX_GX_NEVER;
+  }
+  if (one && sc_node(s, list)->n_kids <= 64)
+    check_one_of(s, list);
+  else if (one)
+    sc_unenforced(s, list, "oneOf", "it has many branches and is treated as anyOf");
+  mtx_gx x[2000];
+  uint32_t n = 0;
+  for (uint32_t b = sc_node(s, list)->first; b != MTX_JSON_NONE && !s->b->code; b = sc_node(s, b)->next) {
+    sc_conj branch = {.n = 0};
+    for (uint32_t i = 0; i < c->n; i++) {
+      if (i == i_group)
+        sc_add(s, &branch, SC_PART(b, SC_ALL));
+      else
+        sc_add(s, &branch, c->v[i]);
+    }
+    x[n++] = sc_value(s, &branch, name, n_name);
+  }
+  return mtx_gx_alt(s->b, x, n);
+}
+
+static mtx_gx by_type(mtx_sc *s, const sc_conj *c, uint32_t types) {
+  mtx_gx x[8];
+  uint32_t n = 0;
+  if (types & SC_OBJ) x[n++] = sc_object(s, c);
+  if (types & SC_ARR) x[n++] = sc_array(s, c);
+  if (types & SC_STR) x[n++] = sc_string(s, c);
+  if (types & (SC_NUM | SC_INT)) x[n++] = sc_number(s, c, !(types & SC_NUM));
+  if (types & SC_BOOL) {
+    x[n++] = mtx_gx_lit(s->b, "true", 4);
+    x[n++] = mtx_gx_lit(s->b, "false", 5);
+  }
+  if (types & SC_NULL) x[n++] = mtx_gx_lit(s->b, "null", 4);
+  return mtx_gx_alt(s->b, x, n);
+}
+
+static mtx_gx build(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name) {
+  uint32_t group = first_group(c);
+  if (group != UINT32_MAX) return alternatives(s, c, group, name, n_name);
+  if (forbidden(s, c)) return MTX_GX_NEVER;
+  warn_general(s, c);
+  mtx_gx x;
+  if (enumerated(s, c, &x)) return x;
+  return by_type(s, c, sc_types(s, c));
+}
+
+// Scalars are written where they stand; everything that can nest is a rule.
+static bool is_scalar(mtx_sc *s, const sc_conj *c) {
+  if (first_group(c) != UINT32_MAX) return false;
+  for (uint32_t i = 0; i < c->n; i++)
+    if (sc_keyword(s, c->v[i], "const") != MTX_JSON_NONE) return true;
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t e = sc_keyword(s, c->v[i], "enum");
+    if (e != MTX_JSON_NONE) return sc_node(s, e)->n_kids <= 16;
+  }
+  return !(sc_types(s, c) & (SC_OBJ | SC_ARR));
+}
+
+static bool says_nothing(const mtx_sc *s, const sc_conj *c) {
+  static const char *const notes[] = {"title",   "description", "default", "examples", "$comment", "$schema", "$id", "$defs",
+                                      "definitions", "deprecated", "readOnly", "writeOnly", "$anchor"};
+  for (uint32_t i = 0; i < c->n; i++) {
+    if ((c->v[i] & 3) != SC_BASE) return false;
+    for (uint32_t k = sc_node(s, SC_NODE(c->v[i]))->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next) {
+      bool note = false;
+      for (size_t j = 0; j < sizeof notes / sizeof *notes && !note; j++)
+        note = !strcmp(s->j->pool + sc_node(s, k)->key, notes[j]);
+      if (!note) return false;
+    }
+  }
+  return true;
+}
+
+mtx_gx sc_value(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name) {
+  sc_conj flat_c = *c;
+  sc_flatten(s, &flat_c);
+  if (s->b->code || flat_c.never) return MTX_GX_NEVER;
+  if (says_nothing(s, &flat_c)) return sc_any(s);
+  bool is_new;
+  sc_memo *m = find_memo(s, &flat_c, &is_new);
+  if (!m) return MTX_GX_NEVER;
+  if (!is_new) return m->x;
+  const uint32_t i = (uint32_t)(m - s->memos);
+  if (is_scalar(s, &flat_c)) {
+    mtx_gx x = build(s, &flat_c, name, n_name);
+    s->memos[i].x = x;
+    return x;
+  }
+  uint32_t rule = mtx_gb_rule(s->b, name, n_name);
+  mtx_gx x = mtx_gx_ref(s->b, rule);
+  s->memos[i].rule = rule;
+  s->memos[i].x = x;
+  return x;
+}
+
+// Bodies of rules are built from a queue, so nesting costs no C stack.
+static void build_all(mtx_sc *s) {
+  for (; s->i_build < s->n_memos && mtx_gb_in_time(s->b); s->i_build++) {
+    const sc_memo m = s->memos[s->i_build];
+    if (m.rule == UINT32_MAX) continue;
+    sc_conj c = {.n = m.n};
+    memcpy(c.v, s->parts + m.at + m.n, m.n * sizeof *c.v);
+    char name[80];
+    const gb_rule r = s->b->rules[m.rule];
+    size_t n = r.n_name < sizeof name ? r.n_name : sizeof name;
+    memcpy(name, s->b->text + r.name, n);
+    mtx_gb_define(s->b, m.rule, build(s, &c, name, n));
+  }
+}
+
+static void shared_blanks(mtx_sc *s) {
+  mtx_gb *b = s->b;
+  const mtx_cprange ws[] = {{'\t', '\n'}, {'\r', '\r'}, {' ', ' '}};
+  s->blank = s->space = MTX_GX_EMPTY;
+  if (s->opts.ws == MTX_WS_SPACE) s->space = mtx_gx_rep(b, mtx_gx_lit(b, " ", 1), 0, 1);
+  if (s->opts.ws == MTX_WS_ANY) s->blank = s->space = mtx_gx_rep(b, mtx_gx_class(b, ws, 3, false), 0, 64);
+  s->comma = mtx_gx_cat(b, (mtx_gx[]){s->blank, mtx_gx_lit(b, ",", 1), s->space}, 3);
+  s->colon = mtx_gx_cat(b, (mtx_gx[]){s->blank, mtx_gx_lit(b, ":", 1), s->space}, 3);
+}
+
+mtx_code mtx_grammar_compile_json_schema(const char *text, size_t len, const mtx_schema_opts *opts, mtx_grammar **out,
+                                         mtx_err *err) {
+  *out = NULL;
+  if (len > MTX_GRAMMAR_MAX_TEXT_BYTES)
+    return mtx_fail(err, MTX_ELIMIT, "the schema has more than %u bytes", MTX_GRAMMAR_MAX_TEXT_BYTES);
+  mtx_json j;
+  mtx_code code = mtx_json_parse(text, len, &j, err);
+  if (code) return code;
+  mtx_gb b;
+  mtx_gb_init(&b);
+  b.cycle = "schema: $ref leads back to itself without any content (at %.*s)";
+  mtx_sc s = {.b = &b, .j = &j};
+  if (opts) s.opts = *opts;
+  uint32_t version = j.nodes[0].kind == MTX_JSON_OBJECT ? mtx_json_get(&j, 0, "$schema") : MTX_JSON_NONE;
+  if (version != MTX_JSON_NONE && j.nodes[version].kind == MTX_JSON_STRING)
+    s.draft7 = strstr(j.pool + j.nodes[version].text, "draft-0") != NULL;
+  shared_blanks(&s);
+  sc_conj c = {.n = 1, .v = {SC_PART(0, SC_ALL)}};
+  mtx_gx value = sc_value(&s, &c, "value", 5);
+  uint32_t root = mtx_gb_rule(&b, "root", 4);
+  mtx_gb_define(&b, root, value);
+  build_all(&s);
+  code = mtx_gb_finish(&b, root, out, err);
+  mtx_gb_fini(&b);
+  mtx_json_fini(&j);
+  free(s.parts);
+  free(s.memos);
+  free(s.hash);
+  free(s.lengths);
+  return code;
+}

@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: MIT
+// Strings, numbers and literal values of a schema.
+//
+// A free string may use every escape of JSON. A string that must meet a
+// pattern, a format or an enum is written one way only (see nfa.c), so that
+// comparing texts stays exact.
+#include <stdio.h>
+#include <string.h>
+
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+#include "grammar/text.h"
+
+// ---- strings without content rules ----------------------------------------------------------
+
+static mtx_gx hex_class(mtx_gb *b, const char *pairs) {
+  mtx_cprange r[8];
+  size_t n = 0;
+  for (; *pairs; pairs += 2) r[n++] = (mtx_cprange){(uint8_t)pairs[0], (uint8_t)pairs[1]};
+  return mtx_gx_class(b, r, n, false);
+}
+
+// One character of a JSON string; a pair of surrogate escapes is one.
+static mtx_gx any_char(mtx_gb *b) {
+  const mtx_cprange not_plain[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
+  const mtx_cprange shorts[] = {{'"', '"'}, {'/', '/'}, {'\\', '\\'}, {'b', 'b'}, {'f', 'f'},
+                                {'n', 'n'}, {'r', 'r'}, {'t', 't'}};
+  mtx_gx hex = hex_class(b, "09AFaf"), u = mtx_gx_lit(b, "u", 1), slash = mtx_gx_lit(b, "\\", 1);
+  mtx_gx hex2 = mtx_gx_cat2(b, hex, hex), d = hex_class(b, "DDdd");
+  mtx_gx plain4 = mtx_gx_alt2(b, mtx_gx_cat(b, (mtx_gx[]){hex_class(b, "09ACEFacef"), hex, hex2}, 3),
+                              mtx_gx_cat(b, (mtx_gx[]){d, hex_class(b, "07"), hex2}, 3));
+  mtx_gx pair = mtx_gx_cat(b, (mtx_gx[]){d, hex_class(b, "89ABab"), hex2, slash, u, d, hex_class(b, "CFcf"), hex2}, 8);
+  mtx_gx escaped = mtx_gx_alt2(b, mtx_gx_class(b, shorts, 8, false), mtx_gx_cat2(b, u, mtx_gx_alt2(b, plain4, pair)));
+  return mtx_gx_alt2(b, mtx_gx_class(b, not_plain, 3, true), mtx_gx_cat2(b, slash, escaped));
+}
+
+static mtx_gx quoted(mtx_sc *s, mtx_gx x) {
+  mtx_gx q = mtx_gx_lit(s->b, "\"", 1);
+  return mtx_gx_cat(s->b, (mtx_gx[]){q, x, q}, 3);
+}
+
+static mtx_gx free_string(mtx_sc *s) {
+  if (!s->string) {
+    uint32_t r = mtx_gb_rule(s->b, "string", 6);
+    mtx_gb_define(s->b, r, quoted(s, mtx_gx_rep(s->b, any_char(s->b), 0, MTX_REP_INF)));
+    s->string = mtx_gx_ref(s->b, r);
+  }
+  return s->string;
+}
+
+static mtx_gx counted_string(mtx_sc *s, uint32_t min, uint32_t max) {
+  if (max < min) return MTX_GX_NEVER;
+  if (min == 0 && max == UINT32_MAX) return free_string(s);
+  for (uint32_t i = 0; i < s->n_lengths; i++)
+    if (s->lengths[i].min == min && s->lengths[i].max == max) return s->lengths[i].x;
+  if (!s->char_rule) s->char_rule = 1 + mtx_gb_rule_of(s->b, any_char(s->b), "character");
+  mtx_gx x = quoted(s, mtx_gx_loop(s->b, s->char_rule - 1, min, max));
+  if (MTX_VEC_GROW(s, lengths, 1, 100000u)) s->lengths[s->n_lengths++] = (sc_length){min, max, x};
+  return x;
+}
+
+// ---- formats -----------------------------------------------------------------------------------
+
+#define YEAR "(?:[1-9]\\d{3}|0[1-9]\\d\\d|00[1-9]\\d|000[1-9])"
+#define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+#define DATE                                                                                                      \
+  "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))" \
+  "|" LEAP "-02-29)"
+#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?"
+#define ZONE "(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4 BYTE "\\." BYTE "\\." BYTE "\\." BYTE
+#define H16 "[0-9A-Fa-f]{1,4}"
+#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+
+// RFC 3339 (dates), 4122 (uuid), 5321 (e-mail, the dot-string form), 1123
+// (host names), 2673/4291 (addresses), 3986 (URIs), 6901 (pointers).
+static const struct {
+  const char *name, *pattern;
+} formats[] = {
+    {"date", "^" DATE "$"},
+    {"time", "^" TIME ZONE "$"},
+    {"date-time", "^" DATE "T" TIME ZONE "$"},
+    {"uuid", "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"},
+    {"email", "^" ATEXT "(?:\\." ATEXT ")*@" LABEL "(?:\\." LABEL ")+$"},
+    {"hostname", "^" LABEL "(?:\\." LABEL ")*$"},
+    {"ipv4", "^" IPV4 "$"},
+    {"ipv6", "^(?:(?:" H16 ":){7}" H16 "|(?:" H16 ":){1,7}:|(?:" H16 ":){1,6}:" H16 "|(?:" H16 ":){1,5}(?::" H16
+             "){1,2}|(?:" H16 ":){1,4}(?::" H16 "){1,3}|(?:" H16 ":){1,3}(?::" H16 "){1,4}|(?:" H16 ":){1,2}(?::" H16
+             "){1,5}|" H16 ":(?::" H16 "){1,6}|:(?::" H16 "){1,7}|::)$"},
+    {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(?://(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\\d{1,5})?(?:/" PCHAR "*)*|/?" PCHAR "+(?:/" PCHAR
+            "*)*)(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?$"},
+    {"uri-reference", "^(?:(?:/" PCHAR "*)+|[A-Za-z0-9._~-]+(?:/" PCHAR "*)*)?(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?$"},
+    {"json-pointer", "^(?:/(?:[^~/]|~[01])*)*$"},
+    {"duration", "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?"
+                 "|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
+};
+
+static const char *format_pattern(const char *name) {
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (!strcmp(name, formats[i].name)) return formats[i].pattern;
+  return NULL;
+}
+
+// ---- strings with content rules --------------------------------------------------------------------
+
+static bool parse_pattern(mtx_sc *s, uint32_t node, const char *p, size_t n, mtx_regex *re) {
+  mtx_err err = {0};
+  mtx_code code = mtx_regex_parse(p, n, re, &err);
+  if (code) sc_fail(s, code, node, "%s", err.msg);
+  return !code;
+}
+
+mtx_cdfa *sc_pattern_cdfa(mtx_sc *s, uint32_t node) {
+  mtx_regex re;
+  const mtx_jnode *n = sc_node(s, node);
+  const char *text = n->n_key && s->j->nodes[node].kind != MTX_JSON_STRING ? s->j->pool + n->key : sc_text(s, node);
+  size_t len = n->kind != MTX_JSON_STRING ? n->n_key : n->n_text;
+  if (!parse_pattern(s, node, text, len, &re)) return NULL;
+  mtx_cdfa *d = mtx_regex_cdfa(&re);
+  mtx_regex_fini(&re);
+  return d;
+}
+
+typedef struct {
+  uint32_t min, max;
+  uint32_t n;                  // patterns and formats
+  struct {
+    uint32_t node;
+    const char *text;
+    size_t len;
+  } re[2 * SC_MAX_PARTS];
+} string_rules;
+
+static void add_rule(string_rules *r, uint32_t node, const char *text, size_t len) {
+  if (r->n == sizeof r->re / sizeof *r->re) return;
+  r->re[r->n].node = node;
+  r->re[r->n].text = text;
+  r->re[r->n++].len = len;
+}
+
+static void gather_string(mtx_sc *s, const sc_conj *c, string_rules *r) {
+  r->min = r->n = 0;
+  r->max = UINT32_MAX;
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t min = sc_count(s, c->v[i], "minLength", 0), max = sc_count(s, c->v[i], "maxLength", UINT32_MAX);
+    if (min > r->min) r->min = min;
+    if (max < r->max) r->max = max;
+    uint32_t p = sc_keyword(s, c->v[i], "pattern"), f = sc_keyword(s, c->v[i], "format");
+    if (p != MTX_JSON_NONE && sc_node(s, p)->kind == MTX_JSON_STRING)
+      add_rule(r, p, sc_text(s, p), sc_node(s, p)->n_text);
+    else if (p != MTX_JSON_NONE)
+      sc_fail(s, MTX_EFORMAT, p, "pattern must be a string");
+    if (f != MTX_JSON_NONE && sc_node(s, f)->kind == MTX_JSON_STRING) {
+      const char *text = format_pattern(sc_text(s, f));
+      if (text)
+        add_rule(r, f, text, strlen(text));
+      else
+        sc_unenforced(s, f, "format", "this format is not known");
+    }
+  }
+}
+
+// All patterns and formats together; NULL with *ok when there are none.
+static mtx_cdfa *content_cdfa(mtx_sc *s, const string_rules *r, bool *ok) {
+  mtx_cdfa *d = NULL;
+  *ok = true;
+  for (uint32_t i = 0; i < r->n && *ok; i++) {
+    mtx_regex re;
+    if (!parse_pattern(s, r->re[i].node, r->re[i].text, r->re[i].len, &re)) {
+      *ok = false;
+      break;
+    }
+    mtx_cdfa *x = mtx_regex_cdfa(&re), *both = x && d ? mtx_cdfa_and(d, x) : NULL;
+    mtx_regex_fini(&re);
+    *ok = x && (!d || both);
+    if (d || !*ok) {
+      mtx_cdfa_free(d);
+      if (x != both) mtx_cdfa_free(x);
+      d = both;
+    } else {
+      d = x;
+    }
+  }
+  return d;
+}
+
+// Lengths the automaton can produce: shortest, and longest or UINT32_MAX.
+static void length_range(const mtx_cdfa *d, uint32_t *min, uint32_t *max) {
+  const uint32_t n = d->n_states;
+  uint8_t *cur = calloc(n, 1), *next = calloc(n, 1);
+  *min = 0;
+  *max = UINT32_MAX;
+  if (cur && next) {
+    bool seen = false;
+    cur[0] = 1;
+    for (uint32_t len = 0; len <= n; len++) {
+      bool any = false, accept = false;
+      memset(next, 0, n);
+      for (uint32_t i = 0; i < n; i++) {
+        if (!cur[i]) continue;
+        any = true;
+        accept |= d->states[i].accept;
+        for (uint32_t k = 0; k < d->states[i].n_edges; k++) next[d->edges[d->states[i].edge + k].to] = 1;
+      }
+      if (!any) break;
+      if (accept && !seen) *min = len, seen = true;
+      // a path as long as the number of states must have gone in a circle
+      if (accept) *max = len == n ? UINT32_MAX : len;
+      if (len == n) *max = UINT32_MAX;
+      uint8_t *t = cur;
+      cur = next;
+      next = t;
+    }
+  }
+  free(cur);
+  free(next);
+}
+
+// One class of characters, k or more times: the class's edges, else NULL.
+static const cd_state *single_class(const mtx_cdfa *d, uint32_t *k) {
+  const cd_state *last = d->states + d->n_states - 1;
+  *k = 0;
+  for (uint32_t i = 0; i < d->n_states; i++) {
+    const cd_state *s = d->states + i;
+    if (s->n_edges != last->n_edges || s->accept != (i + 1 == d->n_states)) return NULL;
+    for (uint32_t e = 0; e < s->n_edges; e++) {
+      const cd_edge *x = d->edges + s->edge + e, *y = d->edges + last->edge + e;
+      uint32_t to = i + 1 == d->n_states ? i : i + 1;
+      if (x->lo != y->lo || x->hi != y->hi || x->to != to) return NULL;
+    }
+  }
+  *k = d->n_states - 1;
+  return last;
+}
+
+static mtx_gx class_times(mtx_sc *s, const mtx_cdfa *d, const cd_state *st, uint32_t min, uint32_t max) {
+  mtx_cdfa *one = mtx_cdfa_new();
+  bool ok = one && mtx_cdfa_state(one, false) != UINT32_MAX;
+  for (uint32_t i = 0; ok && i < st->n_edges; i++) ok = mtx_cdfa_edge(one, d->edges[st->edge + i].lo, d->edges[st->edge + i].hi, 1);
+  if (ok) ok = mtx_cdfa_state(one, true) != UINT32_MAX;
+  if (!ok) {
+    mtx_cdfa_free(one);
+    return mtx_gx_dfa(s->b, NULL, true);
+  }
+  mtx_gx x = mtx_gx_dfa(s->b, one, true);
+  if (max == UINT32_MAX && min <= 1) return quoted(s, mtx_gx_rep(s->b, x, min, max));
+  return quoted(s, mtx_gx_loop(s->b, mtx_gb_rule_of(s->b, x, "character"), min, max));
+}
+
+// Above this, a length beside a pattern would need more states than it is worth.
+#define MAX_LENGTH_STATES 4000u
+
+static mtx_gx patterned_string(mtx_sc *s, mtx_cdfa *d, const string_rules *r) {
+  uint32_t shortest, longest, k;
+  if (mtx_cdfa_is_empty(d)) {
+    mtx_cdfa_free(d);
+    return MTX_GX_NEVER;
+  }
+  const cd_state *st = single_class(d, &k);
+  if (st && (r->min > 0 || r->max != UINT32_MAX || k > 4)) {
+    uint32_t min = r->min > k ? r->min : k;
+    mtx_gx x = r->max < min ? MTX_GX_NEVER : class_times(s, d, st, min, r->max);
+    mtx_cdfa_free(d);
+    return x;
+  }
+  length_range(d, &shortest, &longest);
+  if (shortest >= r->min && longest <= r->max) return quoted(s, mtx_gx_dfa(s->b, d, true));
+  uint32_t last = r->max == UINT32_MAX ? r->min : r->max;
+  mtx_cdfa *len = last <= MAX_LENGTH_STATES ? mtx_cdfa_length(r->min, r->max) : NULL, *both = NULL;
+  if (len && (uint64_t)d->n_states * last <= MAX_LENGTH_STATES) both = mtx_cdfa_and(d, len);
+  mtx_cdfa_free(len);
+  if (!both) {
+    sc_unenforced(s, r->re[0].node, "minLength/maxLength", "too many states together with this pattern");
+    return quoted(s, mtx_gx_dfa(s->b, d, true));
+  }
+  mtx_cdfa_free(d);
+  if (mtx_cdfa_is_empty(both)) {
+    mtx_cdfa_free(both);
+    return MTX_GX_NEVER;
+  }
+  return quoted(s, mtx_gx_dfa(s->b, both, true));
+}
+
+static bool has_large_count(const mtx_regex *re) {
+  for (uint32_t i = 0; i < re->n_nodes; i++)
+    if (re->nodes[i].kind == RE_REP && (re->nodes[i].max == MTX_REP_INF ? re->nodes[i].min : re->nodes[i].max) > 8) return true;
+  return false;
+}
+
+mtx_gx sc_string(mtx_sc *s, const sc_conj *c) {
+  string_rules r;
+  gather_string(s, c, &r);
+  if (s->b->code) return MTX_GX_NEVER;
+  if (r.n == 0) return counted_string(s, r.min, r.max);
+  if (r.n == 1 && r.min == 0 && r.max == UINT32_MAX) {
+    mtx_regex re;
+    mtx_gx x;
+    if (!parse_pattern(s, r.re[0].node, r.re[0].text, r.re[0].len, &re)) return MTX_GX_NEVER;
+    bool loops = has_large_count(&re) && mtx_regex_gx(s->b, &re, true, &x);
+    mtx_regex_fini(&re);
+    if (loops) return quoted(s, x);
+  }
+  bool ok;
+  mtx_cdfa *d = content_cdfa(s, &r, &ok);
+  if (!ok) {
+    if (!s->b->code) sc_fail(s, MTX_ELIMIT, r.re[0].node, "this pattern needs too many states; anchor it with ^ and $ or use smaller counts");
+    return MTX_GX_NEVER;
+  }
+  return patterned_string(s, d, &r);
+}
+
+mtx_cdfa *sc_string_cdfa(mtx_sc *s, const sc_conj *c, bool *ok) {
+  string_rules r;
+  gather_string(s, c, &r);
+  mtx_cdfa *d = content_cdfa(s, &r, ok);
+  if (!*ok || (r.min == 0 && r.max == UINT32_MAX)) return d;
+  mtx_cdfa *len = (r.max == UINT32_MAX ? r.min : r.max) <= 1000 ? mtx_cdfa_length(r.min, r.max) : NULL;
+  mtx_cdfa *both = len && d ? mtx_cdfa_and(d, len) : NULL;
+  *ok = len && (!d || both);
+  if (!d && *ok) return len;
+  mtx_cdfa_free(d);
+  mtx_cdfa_free(len);
+  return both;
+}
+
+// ---- numbers -------------------------------------------------------------------------------------------
+
+static mtx_gx free_number(mtx_sc *s, bool integer) {
+  mtx_gx *slot = integer ? &s->integer : &s->number;
+  if (*slot) return *slot;
+  mtx_gb *b = s->b;
+  const mtx_cprange d09 = {'0', '9'}, d19 = {'1', '9'}, ee[] = {{'E', 'E'}, {'e', 'e'}}, pm[] = {{'+', '+'}, {'-', '-'}};
+  mtx_gx d = mtx_gx_class(b, &d09, 1, false);
+  mtx_gx whole = mtx_gx_cat(b, (mtx_gx[]){mtx_gx_rep(b, mtx_gx_lit(b, "-", 1), 0, 1),
+                                          mtx_gx_alt2(b, mtx_gx_lit(b, "0", 1),
+                                                      mtx_gx_cat2(b, mtx_gx_class(b, &d19, 1, false),
+                                                                  mtx_gx_rep(b, d, 0, MTX_NUMBER_MAX_DIGITS - 1)))}, 2);
+  if (!integer) {
+    mtx_gx frac = mtx_gx_rep(b, mtx_gx_cat2(b, mtx_gx_lit(b, ".", 1), mtx_gx_rep(b, d, 1, MTX_NUMBER_MAX_DIGITS)), 0, 1);
+    mtx_gx exp = mtx_gx_cat(b, (mtx_gx[]){mtx_gx_class(b, ee, 2, false), mtx_gx_rep(b, mtx_gx_class(b, pm, 2, false), 0, 1),
+                                          mtx_gx_rep(b, d, 1, 2)}, 3);
+    whole = mtx_gx_cat(b, (mtx_gx[]){whole, frac, mtx_gx_rep(b, exp, 0, 1)}, 3);
+  }
+  uint32_t r = mtx_gb_rule(b, integer ? "integer" : "number", integer ? 7 : 6);
+  mtx_gb_define(b, r, whole);
+  return *slot = mtx_gx_ref(b, r);
+}
+
+static void take_bound(mtx_sc *s, mtx_number_range *r, uint32_t node, int side, bool open) {
+  mtx_decimal d;
+  if (sc_node(s, node)->kind != MTX_JSON_NUMBER) {
+    sc_fail(s, MTX_EFORMAT, node, "bounds must be numbers");
+    return;
+  }
+  if (!mtx_decimal_read(sc_text(s, node), sc_node(s, node)->n_text, &d)) {
+    sc_unenforced(s, node, side > 0 ? "minimum" : "maximum", "the bound has too many digits");
+    return;
+  }
+  bool *has = side > 0 ? &r->has_lo : &r->has_hi, *is_open = side > 0 ? &r->lo_open : &r->hi_open;
+  mtx_decimal *bound = side > 0 ? &r->lo : &r->hi;
+  int cmp = *has ? mtx_decimal_cmp(&d, bound) * side : 1;
+  if (cmp > 0 || (cmp == 0 && open)) *bound = d, *is_open = open;
+  *has = true;
+}
+
+static void gather_bounds(mtx_sc *s, uint32_t part, mtx_number_range *r) {
+  static const struct {
+    const char *key, *exclusive;
+    int side;
+  } keys[] = {{"minimum", "exclusiveMinimum", 1}, {"maximum", "exclusiveMaximum", -1}};
+  for (int i = 0; i < 2; i++) {
+    uint32_t n = sc_keyword(s, part, keys[i].key), x = sc_keyword(s, part, keys[i].exclusive);
+    // draft-04 had true and false here
+    bool flag = x != MTX_JSON_NONE && (sc_node(s, x)->kind == MTX_JSON_TRUE || sc_node(s, x)->kind == MTX_JSON_FALSE);
+    if (n != MTX_JSON_NONE) take_bound(s, r, n, keys[i].side, flag && sc_node(s, x)->kind == MTX_JSON_TRUE);
+    if (x != MTX_JSON_NONE && !flag) take_bound(s, r, x, keys[i].side, true);
+  }
+}
+
+static mtx_cdfa *with_multiples(mtx_sc *s, const sc_conj *c, mtx_cdfa *d, bool integer) {
+  for (uint32_t i = 0; i < c->n && d; i++) {
+    uint32_t n = sc_keyword(s, c->v[i], "multipleOf");
+    if (n == MTX_JSON_NONE) continue;
+    mtx_decimal m;
+    bool number = sc_node(s, n)->kind == MTX_JSON_NUMBER;
+    bool ok = number && mtx_decimal_read(sc_text(s, n), sc_node(s, n)->n_text, &m);
+    if (!number || (ok && (m.negative || m.n_int + m.n_frac == 0))) {
+      sc_fail(s, MTX_EFORMAT, n, "multipleOf must be a number above 0");
+      break;
+    }
+    mtx_cdfa *mult = ok ? mtx_number_multiple_cdfa(&m, integer) : NULL, *both = mult ? mtx_cdfa_and(d, mult) : NULL;
+    mtx_cdfa_free(mult);
+    if (!both) {
+      sc_unenforced(s, n, "multipleOf", "deciding it digit by digit needs too many states");
+      continue;
+    }
+    mtx_cdfa_free(d);
+    d = both;
+  }
+  return d;
+}
+
+mtx_gx sc_number(mtx_sc *s, const sc_conj *c, bool integer) {
+  mtx_number_range r = {.integer = integer};
+  bool multiple = false;
+  for (uint32_t i = 0; i < c->n; i++) {
+    gather_bounds(s, c->v[i], &r);
+    multiple |= sc_keyword(s, c->v[i], "multipleOf") != MTX_JSON_NONE;
+  }
+  if (!r.has_lo && !r.has_hi && !multiple) return free_number(s, integer);
+  mtx_cdfa *d = with_multiples(s, c, mtx_number_range_cdfa(&r), integer);
+  if (d && mtx_cdfa_is_empty(d)) {
+    mtx_cdfa_free(d);
+    return MTX_GX_NEVER;
+  }
+  return mtx_gx_dfa(s->b, d, false);
+}
+
+// ---- literals ---------------------------------------------------------------------------------------------
+
+static size_t escape(uint32_t c, const char *raw, size_t n_raw, bool ascii, char out[16]) {
+  static const char *const shorts = "\"\"\\\\\bb\ff\nn\rr\tt";
+  for (const char *p = shorts; *p; p += 2)
+    if ((uint32_t)*p == c) return out[0] = '\\', out[1] = p[1], 2;
+  if (c >= 0x20 && (c < 0x7f || !ascii)) return memcpy(out, raw, n_raw), n_raw;
+  if (c >= 0x10000)
+    return (size_t)snprintf(out, 16, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10), 0xdc00 + ((c - 0x10000) & 0x3ff));
+  return (size_t)snprintf(out, 16, "\\u%04x", c);
+}
+
+// The string in its usual spelling, and, if it has other than ASCII
+// characters, in the one that escapes them.
+mtx_gx sc_string_literal(mtx_sc *s, const char *p, size_t n) {
+  if (n > 1u << 22) {
+    sc_fail(s, MTX_ELIMIT, 0, "a literal string is too long");
+    return MTX_GX_NEVER;
+  }
+  char *buf = malloc(6 * n + 4), tmp[16];
+  mtx_gx x[2];
+  int n_x = 0;
+  bool ascii = true;
+  if (!buf) {
+    mtx_gb_fail(s->b, MTX_ENOMEM, 0, "out of memory");
+    return MTX_GX_NEVER;
+  }
+  for (size_t i = 0; i < n && ascii; i++) ascii = (uint8_t)p[i] < 0x7f;
+  for (int spelling = 0; spelling < (ascii ? 1 : 2); spelling++) {
+    size_t k = 0, len;
+    buf[k++] = '"';
+    for (size_t at = 0; at < n; at += len) {
+      uint32_t c;
+      len = mtx_utf8_get(p + at, n - at, &c);
+      if (!len) break;
+      size_t m = escape(c, p + at, len, spelling == 1, tmp);
+      memcpy(buf + k, tmp, m);
+      k += m;
+    }
+    buf[k++] = '"';
+    x[n_x++] = mtx_gx_lit(s->b, buf, k);
+  }
+  free(buf);
+  return mtx_gx_alt(s->b, x, (size_t)n_x);
+}
+
+// Recursion is bounded by MTX_JSON_MAX_DEPTH.
+mtx_gx sc_literal(mtx_sc *s, uint32_t value) {
+  const mtx_jnode *n = sc_node(s, value);
+  mtx_gb *b = s->b;
+  switch (n->kind) {
+    case MTX_JSON_NULL: return mtx_gx_lit(b, "null", 4);
+    case MTX_JSON_TRUE: return mtx_gx_lit(b, "true", 4);
+    case MTX_JSON_FALSE: return mtx_gx_lit(b, "false", 5);
+    case MTX_JSON_NUMBER: return mtx_gx_lit(b, sc_text(s, value), n->n_text);
+    case MTX_JSON_STRING: return sc_string_literal(s, sc_text(s, value), n->n_text);
+    default: break;
+  }
+  const bool object = n->kind == MTX_JSON_OBJECT;
+  mtx_gx x = mtx_gx_cat2(b, mtx_gx_lit(b, object ? "{" : "[", 1), s->blank);
+  for (uint32_t i = n->first; i != MTX_JSON_NONE && !b->code; i = sc_node(s, i)->next) {
+    if (i != n->first) x = mtx_gx_cat2(b, x, s->comma);
+    if (object)
+      x = mtx_gx_cat(b, (mtx_gx[]){x, sc_string_literal(s, s->j->pool + sc_node(s, i)->key, sc_node(s, i)->n_key), s->colon}, 3);
+    x = mtx_gx_cat2(b, x, sc_literal(s, i));
+  }
+  return mtx_gx_cat(b, (mtx_gx[]){x, s->blank, mtx_gx_lit(b, object ? "}" : "]", 1)}, 3);
+}
+
+mtx_gx sc_any(mtx_sc *s) {
+  if (s->any) return s->any;
+  mtx_gb *b = s->b;
+  uint32_t any = mtx_gb_rule(b, "any", 3), object = mtx_gb_rule(b, "object", 6), array = mtx_gb_rule(b, "array", 5);
+  s->any = mtx_gx_ref(b, any);
+  mtx_gx member = mtx_gx_cat(b, (mtx_gx[]){free_string(s), s->colon, s->any}, 3);
+  mtx_gx members = mtx_gx_cat2(b, member, mtx_gx_rep(b, mtx_gx_cat2(b, s->comma, member), 0, MTX_REP_INF));
+  mtx_gx items = mtx_gx_cat2(b, s->any, mtx_gx_rep(b, mtx_gx_cat2(b, s->comma, s->any), 0, MTX_REP_INF));
+  mtx_gb_define(b, object, mtx_gx_cat(b, (mtx_gx[]){mtx_gx_lit(b, "{", 1), s->blank, mtx_gx_rep(b, members, 0, 1), s->blank,
+                                                    mtx_gx_lit(b, "}", 1)}, 5));
+  mtx_gb_define(b, array, mtx_gx_cat(b, (mtx_gx[]){mtx_gx_lit(b, "[", 1), s->blank, mtx_gx_rep(b, items, 0, 1), s->blank,
+                                                   mtx_gx_lit(b, "]", 1)}, 5));
+  mtx_gb_define(b, any, mtx_gx_alt(b, (mtx_gx[]){mtx_gx_ref(b, object), mtx_gx_ref(b, array), free_string(s), free_number(s, false),
+                                                 mtx_gx_lit(b, "true", 4), mtx_gx_lit(b, "false", 5), mtx_gx_lit(b, "null", 4)}, 7));
+  return s->any;
+}
