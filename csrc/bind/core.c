@@ -10,6 +10,7 @@ static const luaL_Reg OPENERS[] = {
   {"memory_cap", mtx_bind_memory_cap},
   {"sha256", mtx_bind_sha256},
   {"tokenizer", mtx_bind_tok},
+  {"grammar", mtx_bind_grammar},
   {"tensor", mtx_bind_tensor},
   {"sampler", mtx_bind_sampler},
   {"model", mtx_bind_model_open},

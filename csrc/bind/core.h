@@ -17,6 +17,7 @@ int mtx_bind_gguf(lua_State *L);
 int mtx_bind_memory_cap(lua_State *L);
 int mtx_bind_sha256(lua_State *L);
 int mtx_bind_tok(lua_State *L);
+int mtx_bind_grammar(lua_State *L);
 int mtx_bind_tensor(lua_State *L);
 int mtx_bind_sampler(lua_State *L);
 int mtx_bind_model_open(lua_State *L);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bind/core.h"
+#include "bind/grammar.h"
 #include "bind/model.h"
 #include "bind/options.h"
 
@@ -103,18 +104,11 @@ static strings string_list(lua_State *L, int idx, const char *name) {
   return s;
 }
 
-// The grammar at idx: its handle (grammar.c) begins with the pointer.
-static mtx_grammar *check_grammar(lua_State *L, int idx) {
-  mtx_grammar *g = *(mtx_grammar **)luaL_checkudata(L, idx, "mtx.grammar");
-  if (!g) luaL_argerror(L, idx, "the grammar is closed");
-  return g;
-}
-
 // Field grammar = a compiled grammar; grammar_triggers = free text up to one of these.
 static mtx_code matcher_of(lua_State *L, handle *h, mtx_matcher **out, mtx_err *err) {
   *out = NULL;
   if (lua_getfield(L, 2, "grammar") == LUA_TNIL) return MTX_OK;
-  mtx_grammar *g = check_grammar(L, lua_gettop(L));
+  mtx_grammar *g = mtx_bind_check_grammar(L, lua_gettop(L));
   strings t = string_list(L, 2, "grammar_triggers");
   mtx_matcher_opts o = {.triggers = t.ptr, .trigger_lens = t.len, .n_triggers = (size_t)t.n,
                         .trigger_optional = mtx_opt_bool(L, 2, "grammar_optional", false), .skip_ws = t.n > 0};

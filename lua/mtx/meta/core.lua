@@ -71,6 +71,20 @@ function core.tokenizer.valid_utf8(text) end
 ---@return string
 function core.tokenizer.repair_utf8(text) end
 
+core.grammar = {}
+---Compiles a GBNF text; the start rule is "root".
+---@return mtx.grammar|nil, string?, string?
+function core.grammar.gbnf(text) end
+---Compiles a JSON Schema text. Options: ws (space, none, any), strict, any_order.
+---@return mtx.grammar|nil, string?, string?
+function core.grammar.schema(text, options) end
+---Texts that a regex finds a match in (JSON Schema's pattern).
+---@return mtx.grammar|nil, string?, string?
+function core.grammar.regex(text) end
+---Exactly one of the strings.
+---@return mtx.grammar|nil, string?, string?
+function core.grammar.choice(list) end
+
 core.sha256 = {}
 ---Hex digest of a string.
 function core.sha256.of(bytes) end
@@ -196,6 +210,14 @@ function gguf:tensors() end
 function gguf:tensor_data(name, offset, n) end
 function gguf:info() end
 function gguf:close() end
+
+---@class mtx.grammar
+local grammar = {}
+---"complete", or "partial", or nil and the byte that cannot stand there.
+function grammar:match(text) end
+---What the grammar does not enforce.
+function grammar:warnings() end
+function grammar:close() end
 
 ---@class mtx.sha256
 local sha256 = {}
