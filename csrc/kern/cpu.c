@@ -45,6 +45,7 @@ static void detect(mtx_cpu *c) {
   unsigned need = bit_AVX512F | bit_AVX512BW | bit_AVX512VL | bit_AVX512DQ;
   c->avx512 = c->avx2 && (xcr0 & XCR0_AVX512) == XCR0_AVX512 && (b7 & need) == need;
   c->avx512_vnni = c->avx512 && (c7 & bit_AVX512VNNI);
+  c->avx512_vbmi = c->avx512_vnni && (c7 & bit_AVX512VBMI);
   c->avx512_bf16 = c->avx512 && (a71 & 1u << 5);
   // CPUID.7.0:EDX bits 24 (AMX-TILE) and 25 (AMX-INT8).
   c->amx = c->avx512_vnni && (d7 & 1u << 24) && (d7 & 1u << 25) && (xcr0 & XCR0_AMX) == XCR0_AMX &&

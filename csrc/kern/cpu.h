@@ -9,6 +9,7 @@ typedef struct mtx_cpu {
   bool avx2;         // with FMA and F16C
   bool avx512;       // F, BW, VL, DQ
   bool avx512_vnni;
+  bool avx512_vbmi;  // with VNNI
   bool avx512_bf16;
   bool amx;          // TILE and INT8, and Linux granted the tile state to this process
   bool neon;

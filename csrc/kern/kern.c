@@ -44,6 +44,7 @@ static void fill(mtx_tier t) {
   mtx_vec = mtx_vec_avx512;
   overlay(&mtx_mm_avx512);
   if (mtx_cpu_get()->avx512_vnni) overlay(&mtx_mm_avx512_vnni);
+  if (mtx_cpu_get()->avx512_vbmi) overlay(&mtx_mm_avx512_vbmi);
 }
 #elif defined(__aarch64__)
 static void fill(mtx_tier t) {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The 1- to 3-bit and codebook kinds inside matmul_tpl.h: geometry, unpacking, scales.
 //
-// Their layouts are in pack_rare.c. Grids are looked up lane by lane: one scalar
-// load an entry beats the gather instructions of the CPUs we measured (27 against
-// 9 G weights/s for IQ2_XXS on Zen 4). Grid values with their signs are biased by
-// 64, those of IQ1 by 16, so that every kind here multiplies as unsigned bytes
-// below 128.
+// Their layouts are in pack_rare.c. Codebooks are unpacked by codebook_tpl.h, or by the
+// tier's own mm_codebook_unpack (MM_OWN_CODEBOOKS).
 #ifndef MTX_KERN_MATMUL_RARE_H
 #define MTX_KERN_MATMUL_RARE_H
 
@@ -13,6 +10,9 @@
 
 #ifndef MM_RARE_NC
 #error "include the tier's mm_grid.h before matmul_tpl.h"
+#endif
+#ifndef MM_OWN_CODEBOOKS
+#include "kern/codebook_tpl.h"
 #endif
 
 typedef struct {
@@ -55,32 +55,8 @@ LANES_INLINE void mm_pairs(const uint8_t *q, mb w[8]) {
   }
 }
 
-// Four 7-bit sign codes in the low 28 bits -> four sign masks, the eighth bit making the number of signs even.
-LANES_INLINE mi mm_sign_masks(mi w) {
-  mi s = mi_or(mi_or(mi_and(w, 0x0000007F), mi_and(mi_shl(w, 1), 0x00007F00)),
-               mi_or(mi_and(mi_shl(w, 2), 0x007F0000), mi_and(mi_shl(w, 3), 0x7F000000)));
-  mi x = mi_xor(s, mi_and(mi_shr(s, 4), 0x07070707));
-  x = mi_xor(x, mi_and(mi_shr(x, 2), 0x03030303));
-  x = mi_xor(x, mi_and(mi_shr(x, 1), 0x01010101));
-  return mi_or(s, mi_shl(mi_and(x, 0x01010101), 7));
-}
-
-// 64 + or - each grid value; four (IQ2: grid entries of 8) or eight (IQ3: of 4) entries a lane.
-LANES_INLINE void mm_apply_signs(mi signs, mb w[8]) {
-  for (int v = 0; v < 8; v++) w[v] = mb_signed64(w[v], signs, v);
-}
-
-// Entry indices of more than 8 bits go through memory: they are addresses next.
-typedef struct { _Alignas(64) uint32_t v[MM_VL]; } mm_index;
-LANES_INLINE mm_index mm_index_of(mi i) {
-  mm_index r;
-  mi_store(r.v, i);
-  return r;
-}
-
 // q, s: start of the block; l: first lane.
 LANES_INLINE void mm_rare_unpack(const mtx_pack p, const uint8_t *q, const uint8_t *s, int l, mb w[8]) {
-  const uint8_t *index = q + l;
   switch (p) {
     case MTX_PACK_Q2_K: case MTX_PACK_TQ2_0: case MTX_PACK_Q2_0: mm_pairs(q + 4 * l, w); break;
     case MTX_PACK_Q3_K: {
@@ -105,55 +81,7 @@ LANES_INLINE void mm_rare_unpack(const mtx_pack p, const uint8_t *q, const uint8
         w[v + 4] = mb_lut(mb_high(b), mm_lut_e2m1_16);
       }
       break;
-    case MTX_PACK_IQ2_XXS:
-      for (int g = 0; g < 4; g++) mb_grid8_u8(mtx_iq2_xxs_grid, index + 16 * g, &w[2 * g]);
-      mm_apply_signs(mm_sign_masks(mi_load(s + 4 * l)), w);
-      break;
-    case MTX_PACK_IQ2_XS: {
-      mi word = mi_load(s + 4 * l);
-      for (int g = 0; g < 4; g++) {
-        mm_index i = mm_index_of(mi_or(mi_u8(index + 16 * g), mi_and(mi_shr(word, 20 + g), 0x100)));
-        mb_grid8_u32(mtx_iq2_xs_grid, i.v, &w[2 * g]);
-      }
-      mm_apply_signs(mm_sign_masks(word), w);
-      break;
-    }
-    case MTX_PACK_IQ2_S: {
-      mi high = mi_shl(mi_u8(s + 64 + l), 8);
-      for (int g = 0; g < 4; g++) {
-        mm_index i = mm_index_of(mi_or(mi_u8(index + 16 * g), mi_and(mi_shr(high, 2 * g), 0x300)));
-        mb_grid8_u32(mtx_iq2_s_grid, i.v, &w[2 * g]);
-      }
-      mm_apply_signs(mi_load(s + 4 * l), w);
-      break;
-    }
-    case MTX_PACK_IQ3_XXS:
-      for (int v = 0; v < 8; v++) w[v] = mb_grid4_u8(mtx_iq3_xxs_grid, index + 16 * v);
-      mm_apply_signs(mm_sign_masks(mi_load(s + 4 * l)), w);
-      break;
-    case MTX_PACK_IQ3_S: {
-      mi high = mi_shl(mi_u8(s + 64 + l), 8);
-      for (int v = 0; v < 8; v++) {
-        mm_index i = mm_index_of(mi_or(mi_u8(index + 16 * v), mi_and(mi_shr(high, v), 0x100)));
-        w[v] = mb_grid4_u32(mtx_iq3_s_grid, i.v);
-      }
-      mm_apply_signs(mi_load(s + 4 * l), w);
-      break;
-    }
-    case MTX_PACK_IQ1_S: case MTX_PACK_IQ1_M: {
-      mi high = mi_u16(s + 2 * l);
-      for (int g = 0; g < 4; g++) {
-        int shift = p == MTX_PACK_IQ1_S ? 3 * g : 4 * g;
-        mm_index i = mm_index_of(mi_or(mi_u8(index + 16 * g), mi_and(mi_shl(mi_shr(high, shift), 8), 0x700)));
-        // 16 + 1, or 16 - 1 where the offset's sign bit is set.
-        mi minus = mi_and(mi_shr(high, p == MTX_PACK_IQ1_S ? 15 : 4 * g + 3), 1);
-        mi offset = mi_sub(mi_set1(0x11111111), mi_and(mi_sub(mi_set1(0), minus), 0x02020202));
-        mb_grid8_u32(mtx_iq1_grid8, i.v, &w[2 * g]);
-        for (int v = 2 * g; v < 2 * g + 2; v++) w[v] = mb_add(w[v], mb_of(offset));
-      }
-      break;
-    }
-    default: break;
+    default: mm_codebook_unpack(p, q, s, l, w); break;
   }
 }
 
@@ -212,7 +140,7 @@ LANES_INLINE mm_scales mm_rare_scales(const mtx_pack p, const uint8_t *s, const 
   return r;
 }
 
-#define MM_RARE_TYPES(X) X(Q2_K) X(Q3_K) X(TQ2_0) X(Q2_0) X(Q1_0) X(NVFP4) \
-  X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) X(IQ1_M)
+#define MM_CODEBOOK_TYPES(X) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S) X(IQ1_S) X(IQ1_M)
+#define MM_RARE_TYPES(X) X(Q2_K) X(Q3_K) X(TQ2_0) X(Q2_0) X(Q1_0) X(NVFP4) MM_CODEBOOK_TYPES(X)
 
 #endif

@@ -2,8 +2,9 @@
 // Packed layouts of the 1- to 3-bit and codebook types (parts: matmul.h).
 //
 // As in pack.c only a re-ordering, so that `get` gives back blocks which decode
-// to the same floats. Grid indices of a block of 32 lie as [group of elements][lane]
-// bytes: they are read one by one as addresses, the rest as vectors.
+// to the same floats. Grid indices of four entries lie as [pair of lanes][entry][lane of
+// the pair]: a 64-bit word has those of two lanes, as does the result, 4 elements of each,
+// so that byte permutations inside words (AVX-512 VBMI) need no other shuffle.
 //
 //   kind            q of a block of 32                 s of a block of 32
 //   Q2_K            two-bit vectors                    u8[2][16]: scale low, offset high half
@@ -11,13 +12,13 @@
 //   TQ2_0, Q2_0     two-bit vectors                    -
 //   Q1_0            one-bit vector                     -
 //   NVFP4           nibbles                            u8[2][16]: E4M3 scale without its special codes
-//   IQ2_XXS         u8[4][16] index                    u32[16]: four 7-bit sign codes, scale on top
-//   IQ2_XS          u8[4][16] index, low               u32[16]: sign codes, ninth index bits on top; u8[16] scales
-//   IQ2_S           u8[4][16] index, low               u8[16][4] sign masks; u8[16] index, high; u8[16] scales
-//   IQ3_XXS         u8[8][16] index                    as IQ2_XXS
-//   IQ3_S           u8[8][16] index, low               u8[16][4] sign masks; u8[16] ninth index bits; u8[16] scale
-//   IQ1_S           u8[4][16] index, low               u16[16] as in the file
-//   IQ1_M           u8[4][16] index, low               u16[16]: the two bytes of the file; u8[16]: two 3-bit scales
+//   IQ2_XXS         u8[64] index                       u32[16]: four 7-bit sign codes, scale on top
+//   IQ2_XS          u8[64] index   , low               u32[16]: sign codes, ninth index bits on top; u8[16] scales
+//   IQ2_S           u8[64] index   , low               u8[16][4] sign masks; u8[16] index, high; u8[16] scales
+//   IQ3_XXS         u8[128] index                      as IQ2_XXS
+//   IQ3_S           u8[128] index  , low               u8[16][4] sign masks; u8[16] ninth index bits; u8[16] scale
+//   IQ1_S           u8[64] index   , low               u16[16] as in the file
+//   IQ1_M           u8[64] index   , low               u16[16]: the two bytes of the file; u8[16]: two 3-bit scales
 //
 // ss holds f16 d[16] (Q2_K: then f16 dmin[16]) for each block of the file.
 #include <string.h>
@@ -179,12 +180,13 @@ static void get_nvfp4(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s
 
 // ---- codebooks -------------------------------------------------------------------
 
-// n index bytes <-> [n][16 lanes].
+// Place of the lane's index g (0..7).
+static int index_at(int g, int lane) { return 64 * (g / 4) + 8 * (lane / 2) + 2 * (g % 4) + lane % 2; }
 static void put_index(const uint8_t *src, int n, int lane, uint8_t *q) {
-  for (int g = 0; g < n; g++) q[16 * g + lane] = src[g];
+  for (int g = 0; g < n; g++) q[index_at(g, lane)] = src[g];
 }
 static void get_index(uint8_t *dst, int n, int lane, const uint8_t *q) {
-  for (int g = 0; g < n; g++) dst[g] = q[16 * g + lane];
+  for (int g = 0; g < n; g++) dst[g] = q[index_at(g, lane)];
 }
 
 static void put_iq2_xxs(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uint8_t *ss) {
@@ -207,7 +209,7 @@ static void put_iq2_xs(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uin
     uint32_t w = 0;
     for (int g = 0; g < 4; g++) {
       uint32_t code = mtx_load_u16(blk + 2 + 8 * i + 2 * g);
-      q[16 * g + lane] = (uint8_t)code;
+      q[index_at(g, lane)] = (uint8_t)code;
       w |= code >> 9 << 7 * g | (code >> 8 & 1) << (28 + g);
     }
     wr(s + 4 * lane, w);
@@ -220,7 +222,7 @@ static void get_iq2_xs(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *
     uint32_t w = rd(s + 4 * lane);
     for (int g = 0; g < 4; g++)
       mtx_store_u16(blk + 2 + 8 * i + 2 * g,
-                    (uint16_t)(q[16 * g + lane] | (w >> (28 + g) & 1) << 8 | (w >> 7 * g & 127) << 9));
+                    (uint16_t)(q[index_at(g, lane)] | (w >> (28 + g) & 1) << 8 | (w >> 7 * g & 127) << 9));
     blk[66 + i] = s[64 + lane];
   }
   copy2(blk, ss + 2 * lane);

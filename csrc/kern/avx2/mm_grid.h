@@ -35,22 +35,22 @@ LANES_INLINE mb mb_signed64(mb a, mi signs, const int v) {
   return _mm256_add_epi8(negated, _mm256_set1_epi8(64));
 }
 
+// Index of entry `index` of lane i (places: pack_rare.c); high: its upper bits, lane by lane, or NULL.
+#define MM_ENTRY_OF(i) (index[8 * ((i) / 2) + (i) % 2] | (high ? high[i] : 0u))
+
+#define E(i) e[MM_ENTRY_OF(i)]
 // The order of the loads makes both halves of the entries come out in lane order from one shuffle each.
-#define MM_GRID(T, INDEX)                                                              \
-  LANES_INLINE void mb_grid8_##T(const int8_t (*grid)[8], const INDEX *i, mb w[2]) {    \
-    const long long *e = (const long long *)(const void *)grid;                        \
-    __m256i a = _mm256_setr_epi64x(e[i[0]], e[i[1]], e[i[4]], e[i[5]]);                \
-    __m256i b = _mm256_setr_epi64x(e[i[2]], e[i[3]], e[i[6]], e[i[7]]);                \
-    __m256 fa = _mm256_castsi256_ps(a), fb = _mm256_castsi256_ps(b);                   \
-    w[0] = _mm256_castps_si256(_mm256_shuffle_ps(fa, fb, 0x88));                       \
-    w[1] = _mm256_castps_si256(_mm256_shuffle_ps(fa, fb, 0xDD));                       \
-  }                                                                                    \
-  LANES_INLINE mb mb_grid4_##T(const int8_t (*grid)[4], const INDEX *i) {               \
-    const int *e = (const int *)(const void *)grid;                                    \
-    return _mm256_setr_epi32(e[i[0]], e[i[1]], e[i[2]], e[i[3]], e[i[4]], e[i[5]], e[i[6]], e[i[7]]); \
-  }
-MM_GRID(u8, uint8_t)
-MM_GRID(u32, uint32_t)
-#undef MM_GRID
+LANES_INLINE void mb_grid8(const int8_t (*grid)[8], const uint8_t *index, const uint32_t *high, mb w[2]) {
+  const long long *e = (const void *)grid;
+  __m256 a = _mm256_castsi256_ps(_mm256_setr_epi64x(E(0), E(1), E(4), E(5)));
+  __m256 b = _mm256_castsi256_ps(_mm256_setr_epi64x(E(2), E(3), E(6), E(7)));
+  w[0] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88));
+  w[1] = _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD));
+}
+LANES_INLINE mb mb_grid4(const int8_t (*grid)[4], const uint8_t *index, const uint32_t *high) {
+  const int *e = (const void *)grid;
+  return _mm256_setr_epi32(E(0), E(1), E(2), E(3), E(4), E(5), E(6), E(7));
+}
+#undef E
 
 #endif

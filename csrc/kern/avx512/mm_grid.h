@@ -33,23 +33,33 @@ LANES_INLINE mb mb_signed64(mb a, mi signs, const int v) {
   return _mm512_mask_sub_epi8(_mm512_add_epi8(bias, a), minus, bias, a);
 }
 
-// The order of the loads makes both halves of the entries come out in lane order from one shuffle each.
-#define MM_GRID(T, INDEX)                                                                              \
-  LANES_INLINE void mb_grid8_##T(const int8_t (*grid)[8], const INDEX *i, mb w[2]) {                    \
-    const long long *e = (const long long *)(const void *)grid;                                        \
-    __m512i a = _mm512_setr_epi64(e[i[0]], e[i[1]], e[i[4]], e[i[5]], e[i[8]], e[i[9]], e[i[12]], e[i[13]]);   \
-    __m512i b = _mm512_setr_epi64(e[i[2]], e[i[3]], e[i[6]], e[i[7]], e[i[10]], e[i[11]], e[i[14]], e[i[15]]); \
-    __m512 fa = _mm512_castsi512_ps(a), fb = _mm512_castsi512_ps(b);                                   \
-    w[0] = _mm512_castps_si512(_mm512_shuffle_ps(fa, fb, 0x88));                                       \
-    w[1] = _mm512_castps_si512(_mm512_shuffle_ps(fa, fb, 0xDD));                                       \
-  }                                                                                                    \
-  LANES_INLINE mb mb_grid4_##T(const int8_t (*grid)[4], const INDEX *i) {                               \
-    const int *e = (const int *)(const void *)grid;                                                    \
-    return _mm512_setr_epi32(e[i[0]], e[i[1]], e[i[2]], e[i[3]], e[i[4]], e[i[5]], e[i[6]], e[i[7]],   \
-                             e[i[8]], e[i[9]], e[i[10]], e[i[11]], e[i[12]], e[i[13]], e[i[14]], e[i[15]]); \
-  }
-MM_GRID(u8, uint8_t)
-MM_GRID(u32, uint32_t)
-#undef MM_GRID
+// Index of entry `index` of lane i (places: pack_rare.c); high: its upper bits, lane by lane, or NULL.
+#define MM_ENTRY_OF(i) (index[8 * ((i) / 2) + (i) % 2] | (high ? high[i] : 0u))
+
+#define E(i) e[MM_ENTRY_OF(i)]
+// Small steps, for GCC would else fetch all addresses first and spill them. The order of the loads makes
+// both halves of the entries come out in lane order from one shuffle each.
+LANES_INLINE __m512 grid8_half(const long long *e, const uint8_t *index, const uint32_t *high, const int i) {
+  __m256i a = _mm256_set_m128i(_mm_set_epi64x(E(i + 5), E(i + 4)), _mm_set_epi64x(E(i + 1), E(i)));
+  __m256i b = _mm256_set_m128i(_mm_set_epi64x(E(i + 13), E(i + 12)), _mm_set_epi64x(E(i + 9), E(i + 8)));
+  return _mm512_castsi512_ps(_mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1));
+}
+LANES_INLINE void mb_grid8(const int8_t (*grid)[8], const uint8_t *index, const uint32_t *high, mb w[2]) {
+  __m512 a = grid8_half((const void *)grid, index, high, 0), b = grid8_half((const void *)grid, index, high, 2);
+  w[0] = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0x88));
+  w[1] = _mm512_castps_si512(_mm512_shuffle_ps(a, b, 0xDD));
+}
+LANES_INLINE __m128i grid4_quad(const int *e, const uint8_t *index, const uint32_t *high, const int i) {
+  __m128i a = _mm_insert_epi32(_mm_cvtsi32_si128(E(i)), E(i + 1), 1);
+  __m128i b = _mm_insert_epi32(_mm_cvtsi32_si128(E(i + 2)), E(i + 3), 1);
+  return _mm_unpacklo_epi64(a, b);
+}
+LANES_INLINE mb mb_grid4(const int8_t (*grid)[4], const uint8_t *index, const uint32_t *high) {
+  const int *e = (const void *)grid;
+  __m256i a = _mm256_set_m128i(grid4_quad(e, index, high, 4), grid4_quad(e, index, high, 0));
+  __m256i b = _mm256_set_m128i(grid4_quad(e, index, high, 12), grid4_quad(e, index, high, 8));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
+#undef E
 
 #endif

@@ -32,22 +32,20 @@ LANES_INLINE mb mb_signed64(mb a, mi signs, int v) {
   return a;
 }
 
-// Entries i[lane] of a grid of 8 elements: elements 0..3 to w[0], 4..7 to w[1]; of 4 elements: one vector.
-#define MM_GRID(T)                                                                    \
-  LANES_INLINE void mb_grid8_##T(const int8_t (*grid)[8], const MM_INDEX_##T *i, mb w[2]) { \
-    LANES_EACH {                                                                      \
-      memcpy(w[0].v + 4 * lane, grid[i[lane]], 4);                                    \
-      memcpy(w[1].v + 4 * lane, grid[i[lane]] + 4, 4);                                \
-    }                                                                                 \
-  }                                                                                   \
-  LANES_INLINE mb mb_grid4_##T(const int8_t (*grid)[4], const MM_INDEX_##T *i) {      \
-    mb r;                                                                             \
-    LANES_EACH memcpy(r.v + 4 * lane, grid[i[lane]], 4);                              \
-    return r;                                                                         \
+// Index of entry `index` of lane i (places: pack_rare.c); high: its upper bits, lane by lane, or NULL.
+#define MM_ENTRY_OF(i) (index[8 * ((i) / 2) + (i) % 2] | (high ? high[i] : 0u))
+
+// Grids of 8 elements: elements 0..3 to w[0], 4..7 to w[1]; of 4 elements: one vector.
+LANES_INLINE void mb_grid8(const int8_t (*grid)[8], const uint8_t *index, const uint32_t *high, mb w[2]) {
+  LANES_EACH {
+    memcpy(w[0].v + 4 * lane, grid[MM_ENTRY_OF(lane)], 4);
+    memcpy(w[1].v + 4 * lane, grid[MM_ENTRY_OF(lane)] + 4, 4);
   }
-#define MM_INDEX_u8 uint8_t
-#define MM_INDEX_u32 uint32_t
-MM_GRID(u8)
-MM_GRID(u32)
+}
+LANES_INLINE mb mb_grid4(const int8_t (*grid)[4], const uint8_t *index, const uint32_t *high) {
+  mb r;
+  LANES_EACH memcpy(r.v + 4 * lane, grid[MM_ENTRY_OF(lane)], 4);
+  return r;
+}
 
 #endif
