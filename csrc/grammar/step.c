@@ -169,6 +169,17 @@ static bool call_allowed(const gr_stacks *s, const gr_state *st, const gr_call *
   }
 }
 
+// Behind the comma of an object that takes no further member: no way on. The
+// comma itself must not be offered then.
+static bool stuck(const gr_stacks *s, gr_cfg x) {
+  const gr_state *st = s->g->states + x.d;
+  if (st->kind != GR_SET || st->n_calls == 0 || accepts(s, st, x)) return false;
+  uint64_t c;
+  for (uint32_t k = 0; k < st->n_calls; k++)
+    if (call_allowed(s, st, s->g->calls + st->call + k, x, &c)) return false;
+  return true;
+}
+
 static void add_work(gr_stacks *s, gr_cfg x) {
   for (uint32_t i = 0; i < s->n_work; i++)
     if (s->work[i].d == x.d && s->work[i].parent == x.parent && s->work[i].c == x.c) {
@@ -210,6 +221,7 @@ static void close_work(gr_stacks *s, int byte) {
 
 static void add_out(gr_stacks *s, gr_cfgs *out, uint32_t from, gr_cfg x) {
   x = settle(s, x);
+  if (stuck(s, x)) return;
   for (uint32_t i = from; i < out->n_v; i++)
     if (out->v[i].d == x.d && out->v[i].parent == x.parent && out->v[i].c == x.c) return;
   s->fuel -= (out->n_v - from) / 4 + 1;
@@ -229,7 +241,7 @@ static int step_one(gr_stacks *s, gr_cfg x, uint8_t byte, gr_cfg *next) {
     int32_t to = gr_next(g, st, byte);
     if (to < 0) return 0;
     *next = settle(s, (gr_cfg){to, x.parent, x.c});
-    return 1;
+    return !stuck(s, *next);
   }
   if (st->kind != GR_LOOP) return -1;
   const bool unbound = is_free_loop(s, st, x.parent);
