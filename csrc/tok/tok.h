@@ -9,11 +9,12 @@
 // An opened mtx_tok is immutable: any number of threads may use it at once. It
 // copies what it needs, so the file may be closed after open.
 //
-// Damaged vocabularies: a missing or mistyped array, a special id that is set
-// but out of range, and a token type or score array that is too short are
-// errors naming the key. Tolerated: a duplicate token text (the lowest id is
-// used for encoding), a merge without a space (ignored), an empty token (it can
-// not be encoded; it decodes to nothing).
+// Damaged vocabularies: a missing or mistyped array, one that is too short, and
+// a BOS, EOS or EOT id out of range are errors naming the key. Tolerated: any
+// other special id out of range (as if absent), a duplicate token text (the
+// lowest id is encoded to), a merge without a space (ignored), an empty token
+// (never encoded to; decodes to nothing), and a text over 1024 bytes (no special
+// token, and not encoded to by the kinds that are not BPE).
 #ifndef MTX_TOK_TOK_H
 #define MTX_TOK_TOK_H
 

@@ -50,7 +50,7 @@ mtx_code mtx_trie_build(mtx_trie *t, const mtx_str *text, const int32_t *ids, si
   if (!it) goto fail;
   for (size_t i = 0; i < n; i++) {
     mtx_str s = text[ids[i]];
-    if (!s.len) continue;
+    if (!s.len || s.len > MTX_TRIE_MAX_TEXT) continue;
     it[n_items] = (item){s, ids[i], (uint32_t)i};
     n_items++;
     if (__builtin_add_overflow(n_bytes, s.len, &n_bytes) || n_bytes > UINT32_MAX / 16) {

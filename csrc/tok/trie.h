@@ -20,8 +20,12 @@ typedef struct {
   uint32_t root[256];  // child of the root by byte; 0: none
 } mtx_trie;
 
+enum { MTX_TRIE_MAX_TEXT = 1024 };  // bytes; the longest tokens of real vocabularies have 256
+
 // Over the n ids in `ids`, whose texts are text[id]; empty texts are left out,
-// of equal texts the first of `ids` wins. n may be 0.
+// and so are those over MTX_TRIE_MAX_TEXT (a walk from every byte of a text may
+// go that deep, and must not become quadratic). Of equal texts the first of
+// `ids` wins. n may be 0.
 mtx_code mtx_trie_build(mtx_trie *t, const mtx_str *text, const int32_t *ids, size_t n, mtx_err *err);
 void mtx_trie_fini(mtx_trie *t);
 

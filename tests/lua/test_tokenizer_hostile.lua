@@ -174,3 +174,19 @@ function TestHostile.test_many_overlapping_specials()
   lu.assertEquals(#ids, 101)
   lu.assertEquals(ids[101], 6)
 end
+
+-- One token of 60,000 letters must not make every letter of a text cost as much.
+function TestHostile.test_giant_tokens()
+  local giant = ("a"):rep(60000)
+  for _, model in ipairs { "t5", "bert", "rwkv", "llama" } do
+    local t = assert(open {
+      { P .. "model", "string", model }, { P .. "tokens", "array:string", { "<pad>", "</s>", "<unk>", "a", giant, giant .. "b", "\u{2581}a" } },
+      { P .. "token_type", "array:i32", { 3, 3, 2, 1, 4, 3, 1 } }, { P .. "scores", "array:f32", { 0, 0, 0, -1, -2, -3, -1 } },
+      { P .. "unknown_token_id", "u32", 2 }, { P .. "bos_token_id", "u32", 1 }, { P .. "seperator_token_id", "u32", 1 },
+    })
+    local start = os.clock()
+    lu.assertTrue(#assert(t:encode(("a"):rep(1 << 20), { parse_special = true })) > 1000, model)
+    local limit = os.getenv("MTX_TEST_SLOW") and 60 or 10
+    lu.assertTrue(os.clock() - start < limit, model)
+  end
+end
