@@ -294,6 +294,21 @@ function TestChat:test_drain_gives_streams_their_end()
   lu.assertStrContains(c.data, "[DONE]")
 end
 
+-- An engine that does not even answer the cancel: the stream still gets an end.
+function TestChat:test_drain_with_a_stuck_engine()
+  local c = client.connect(port)
+  local body = '{"model":"tiny","messages":[{"role":"user","content":"@slow{20}@long{5000}"}],"stream":true}'
+  c:send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  lu.assertTrue(c:until_found("word1"))
+  ctx.config.drain_timeout = 0.1
+  fake.engines[1].cancel = function() end
+  local done = false
+  serve.drain(ctx, function() done = true end)
+  lu.assertTrue(client.wait(function() return done end, 6000))
+  client.wait(function() return c.closed end, 500)
+  lu.assertStrContains(c.data, "the server stops")
+end
+
 TestCompletions = {}
 function TestCompletions:setUp() start() end
 function TestCompletions:tearDown() stop() end

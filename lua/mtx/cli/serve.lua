@@ -54,11 +54,10 @@ function serve.run(args)
   if not c then return code end
   local server = require("mtx.serve")
   local ctx, message = server.new(c)
-  if not ctx then
-    io.stderr:write("mtx serve: ", message, "\n")
-    return 1
-  end
-  return server.run(ctx)
+  if not ctx then io.stderr:write("mtx serve: ", message, "\n") end
+  code = ctx and server.run(ctx) or 1
+  server.finish()
+  return code
 end
 
 return serve

@@ -29,7 +29,8 @@ function command.run(args)
   end
   uv.kill(pid, "sigterm")
   local until_ms = uv.hrtime() / 1e6 + (c.values.drain_timeout + 5) * 1000
-  while uv.kill(pid, 0) == 0 do
+  -- The server removes its PID file as the last thing it does.
+  while uv.kill(pid, 0) == 0 and uv.fs_stat(path) do
     if uv.hrtime() / 1e6 > until_ms then
       io.stderr:write("mtx stop: the server still runs; send the signal again to end it at once\n")
       return 1

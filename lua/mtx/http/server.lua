@@ -140,7 +140,8 @@ end
 
 -- Stops listening, lets running answers end, then calls on_idle once. Idle
 -- connections close at once; `on_grace_over` is called after grace_ms when
--- answers are still running (cancel them there), and 1 s later all is closed.
+-- answers are still running (cancel them there). Answers that have not ended
+-- 2 s later are ended here, by their own last words (x.end_now) if they have any.
 function Server:drain(grace_ms, on_grace_over, on_idle)
   if self.draining then return end
   self.draining = true
@@ -150,7 +151,7 @@ function Server:drain(grace_ms, on_grace_over, on_idle)
     if conn.on_drain then conn.on_drain()
     elseif not conn.x and conn.phase ~= "linger" then conn:linger() end
   end
-  local started, told = uv.now(), false
+  local started, told, ended = uv.now(), false, false
   local timer = uv.new_timer()
   timer:start(0, 50, function()
     local busy = 0
@@ -162,7 +163,13 @@ function Server:drain(grace_ms, on_grace_over, on_idle)
       told = true
       on_grace_over()
     end
-    if busy == 0 or t >= grace_ms + 1000 then
+    if busy > 0 and t >= grace_ms + 2000 and not ended then
+      ended = true
+      for conn in pairs(self.conns) do
+        if conn.x and conn.x.end_now then xpcall(conn.x.end_now, function(e) self.log("error", debug.traceback(e)) end) end
+      end
+    end
+    if busy == 0 or t >= grace_ms + 3000 then
       timer:close()
       self:close()
       on_idle()

@@ -88,7 +88,7 @@ function answer.run(ctx, x, req, make_writer, on_done)
     x:finish(true)
   end
   local function finish()
-    if ping then ping:close() end
+    if ping and not ping:is_closing() then ping:close() end
     if x.gone then return end
     local result = collect.result(job)
     if collect.fault then
@@ -107,7 +107,7 @@ function answer.run(ctx, x, req, make_writer, on_done)
   end
   local function sink(ev)
     if x.gone then
-      if ev.last and ping then ping:close() end
+      if ev.last and ping and not ping:is_closing() then ping:close() end
       return
     end
     if streamed then
@@ -129,6 +129,12 @@ function answer.run(ctx, x, req, make_writer, on_done)
   x.job = job
   writer = make_writer(job)
   x.on_abort = function() job:cancel() end
+  x.end_now = function()
+    if ping then ping:close() end
+    local fault = check.fault(503, "the server stops", { kind = "unavailable" })
+    if x.streaming then fail_late(fault) else ctx.app:fail(x, fault) end
+    x.gone = "server stops"
+  end
   if streamed then ping = start_ping(x, writer, req.ping_s or 30) end
   return job
 end

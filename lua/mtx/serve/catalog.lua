@@ -17,7 +17,9 @@ local MAX_DEPTH, MAX_ENTRIES = 6, 10000
 -- options: dir, describe(path) -> info table | nil, message (reads a file's
 -- header), sha256 (core.sha256), clock() in seconds.
 function catalog.new(options)
-  return setmetatable({ dir = options.dir:gsub("/+$", ""), describe = options.describe, sha256 = options.sha256, clock = options.clock,
+  -- Absolute: manifests name files by path and must hold from any folder.
+  local dir = uv.fs_realpath(options.dir) or options.dir
+  return setmetatable({ dir = dir:gsub("(.)/+$", "%1"), describe = options.describe, sha256 = options.sha256, clock = options.clock,
     entries = {}, order = {}, info = {} }, Catalog)
 end
 

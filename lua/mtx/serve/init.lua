@@ -155,6 +155,16 @@ local function notify_systemd(ctx, text)
   handle = uv.spawn("systemd-notify", { args = { text } }, function() handle:close() end)
 end
 
+-- To be called before the Lua state ends: handles that are still closing then
+-- would be touched after they are freed, so close what is left and let the loop
+-- see all of it end.
+function serve.finish()
+  uv.walk(function(handle)
+    if not handle:is_closing() then handle:close() end
+  end)
+  uv.run()
+end
+
 -- Serves until SIGTERM or SIGINT; the second signal ends at once. -> exit code.
 function serve.run(ctx)
   local ok, message = serve.listen(ctx)
@@ -200,12 +210,7 @@ function serve.run(ctx)
   ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys })
   notify_systemd(ctx, "READY=1")
   uv.run()
-  -- Handles that are still closing when the Lua state ends would be touched after
-  -- they are freed: close what is left and let the loop see all of it end.
-  uv.walk(function(handle)
-    if not handle:is_closing() then handle:close() end
-  end)
-  uv.run()
+  serve.finish()
   if c.pid_file ~= "" then os.remove(c.pid_file) end
   return 0
 end

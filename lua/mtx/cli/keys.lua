@@ -1,0 +1,77 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx keys`: makes API keys for `mtx serve --keys-file`. Only hashes are stored;
+-- the key itself is printed once.
+local core = require("mtx.core")
+
+local command = { name = "keys", summary = "make, list and remove API keys of the server" }
+
+command.help = [==[
+usage: mtx keys add NAME [SCOPES [REQUESTS_PER_MINUTE [TOKENS_PER_MINUTE]]] --keys-file FILE
+       mtx keys list --keys-file FILE
+       mtx keys rm NAME --keys-file FILE
+
+SCOPES: infer, embed, admin, joined by commas (default infer,embed; admin includes
+both). The key is printed once and cannot be read back. A running server takes
+changes on SIGHUP.]==]
+
+local function misuse(message)
+  io.stderr:write("mtx keys: ", message, "\nTry `mtx keys --help`.\n")
+  return 2
+end
+
+local function read_lines(path)
+  local lines, f = {}, io.open(path)
+  if f then
+    for line in f:lines() do lines[#lines + 1] = line end
+    f:close()
+  end
+  return lines
+end
+
+local function write_lines(path, lines)
+  local ok, message = require("mtx.serve.catalog").write_file(path, table.concat(lines, "\n") .. "\n")
+  if ok then return 0 end
+  io.stderr:write("mtx keys: ", tostring(message), "\n")
+  return 1
+end
+
+local function add(path, words)
+  local name, scopes = words[2], words[3] or "infer,embed"
+  if not name or not name:find("^[%w%-_%.]+$") then return misuse("a name of letters, digits, - and _ is needed") end
+  for s in scopes:gmatch("[^,]+") do
+    if s ~= "infer" and s ~= "embed" and s ~= "admin" then return misuse("unknown scope " .. s) end
+  end
+  local lines = read_lines(path)
+  for _, line in ipairs(lines) do
+    if line:match("^%s*(%S+)") == name then return misuse("there is a key named " .. name .. " already") end
+  end
+  local key = "mtx-" .. require("mtx.serve.ids").random(40)
+  lines[#lines + 1] = table.concat({ name, scopes, core.sha256.of(key), words[4] or "", words[5] or "" }, " "):gsub("%s+$", "")
+  local code = write_lines(path, lines)
+  if code == 0 then print(key) end
+  return code
+end
+
+function command.run(args)
+  local flags, words = require("mtx.config").parse_flags(args)
+  if not flags then return misuse(words) end
+  if flags.help then
+    print(command.help)
+    return 0
+  end
+  local path, verb = flags.keys_file, words[1]
+  if not path then return misuse("--keys-file is needed") end
+  if verb == "add" then return add(path, words) end
+  local lines, kept, found = read_lines(path), {}, false
+  for _, line in ipairs(lines) do
+    local name, scopes = line:match("^%s*([^#%s]%S*)%s+(%S+)")
+    if verb == "list" and name then print(name, scopes) end
+    if name == words[2] then found = true else kept[#kept + 1] = line end
+  end
+  if verb == "list" then return 0 end
+  if verb ~= "rm" then return misuse("add, list or rm") end
+  if not found then return misuse("no key is named " .. tostring(words[2])) end
+  return write_lines(path, kept)
+end
+
+return command

@@ -1,0 +1,30 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx list`: the models in the models folder.
+local capabilities = require("mtx.serve.capabilities")
+local local_models = require("mtx.cli.local_models")
+
+local command = { name = "list", summary = "list the models in the models folder" }
+
+command.help = [[
+usage: mtx list [--models-dir DIR]
+
+Prints name, size, architecture, quantization and abilities of each model. A file
+that cannot be read is listed with the reason.]]
+
+function command.run(args)
+  local cat, code = local_models.open(command, args, 0)
+  if not cat then return code end
+  print(("%-44s %-9s %-12s %-10s %s"):format("NAME", "SIZE", "FAMILY", "QUANT", "ABILITIES"))
+  for _, e in ipairs(cat:list()) do
+    local info = cat:info_of(e)
+    if info.error then
+      print(("%-44s %-9s unusable: %s"):format(e.name, local_models.size_text(e.size), info.error))
+    else
+      local can = capabilities.list(capabilities.of(info, e.manifest and e.manifest.template))
+      print(("%-44s %-9s %-12s %-10s %s"):format(e.name, local_models.size_text(e.size), info.architecture, info.quantization or "", table.concat(can, ",")))
+    end
+  end
+  return 0
+end
+
+return command

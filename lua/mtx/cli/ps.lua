@@ -1,0 +1,29 @@
+-- SPDX-License-Identifier: MIT
+-- `mtx ps`: what the running server has in memory.
+local json = require("mtx.json")
+
+local command = { name = "ps", summary = "list the models the running server has loaded" }
+
+command.help = [[
+usage: mtx ps [--host H] [--port N] [--api-key KEY]
+
+Prints name, size, context length and when each model leaves memory.]]
+
+function command.run(args)
+  local c, code, help = require("mtx.cli.serve").configure(args, "ps")
+  if help then print(command.help) end
+  if not c then return code end
+  local client = require("mtx.http.client")
+  local r, message = client.request(client.target(c.values), "GET", "/api/ps", { key = c.values.api_key[1] or c.values.admin_key[1] })
+  if not r or r.status ~= 200 then
+    io.stderr:write("mtx ps: ", r and (json.decode(r.body) or {}).error or "the server does not answer (" .. tostring(message) .. ")", "\n")
+    return 1
+  end
+  print(("%-44s %-9s %-8s %s"):format("NAME", "SIZE", "CONTEXT", "UNTIL"))
+  for _, m in ipairs(json.decode(r.body).models) do
+    print(("%-44s %-9s %-8d %s"):format(m.name, require("mtx.cli.local_models").size_text(m.size), m.context_length, m.expires_at))
+  end
+  return 0
+end
+
+return command
