@@ -23,7 +23,7 @@ function fixture.stop(ctx)
   ctx.config.drain_timeout = 0
   local done = false
   serve.drain(ctx, function() done = true end)
-  client.wait(function() return done end, 4000)
+  client.wait(function() return done end, 6000)
 end
 
 return fixture

@@ -47,7 +47,7 @@ local function stop(ctx)
   ctx.config.drain_timeout = 0
   local done = false
   serve.drain(ctx, function() done = true end)
-  client.wait(function() return done end, 4000)
+  client.wait(function() return done end, 6000)
   lu.assertTrue(done)
 end
 
@@ -399,7 +399,7 @@ function TestDrain:test_hanging_answer_is_cancelled_after_the_grace()
   local done, told = false, false
   ctx.cancel_all = function() told = true end
   serve.drain(ctx, function() done = true end)
-  lu.assertTrue(client.wait(function() return done end, 3000))
+  lu.assertTrue(client.wait(function() return done end, 6000))
   lu.assertTrue(told)
   lu.assertEquals(ctx.aborted, 1)
 end
