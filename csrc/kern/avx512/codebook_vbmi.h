@@ -17,6 +17,9 @@
 
 #define MM_OWN_CODEBOOKS
 
+// The constants below are made from loop counters; a loop that stays a loop would make them each time.
+#define MM_UNROLL _Pragma("GCC unroll 8")
+
 // Bit masks of 64 indices: bit 7 of the index byte, then the bits above it.
 typedef struct { __mmask64 bit[4]; } vbmi_upper;
 
@@ -46,6 +49,7 @@ LANES_INLINE mb vbmi_lookup(const uint8_t *t, const int entries, mb index, const
 // even + step * element and odd + step * element (modulo 64).
 LANES_INLINE mb vbmi_bits(const int even, const int odd, const int step) {
   uint64_t c = 0;
+MM_UNROLL
   for (int e = 0; e < 4; e++) c |= (uint64_t)((even + step * e) & 63) << 8 * e | (uint64_t)((odd + step * e) & 63) << (32 + 8 * e);
   return _mm512_set1_epi64((int64_t)c);
 }
@@ -53,6 +57,7 @@ LANES_INLINE mb vbmi_bits(const int even, const int odd, const int step) {
 // In lane words, bit `at + step * g` of the lane for its index g of 0..3, as a mask in index order.
 LANES_INLINE __mmask64 vbmi_index_bit(mi words, const int at, const int step) {
   uint64_t c = 0;
+MM_UNROLL
   for (int g = 0; g < 4; g++) c |= (uint64_t)(at + step * g) << 16 * g | (uint64_t)(32 + at + step * g) << (16 * g + 8);
   return _mm512_test_epi8_mask(_mm512_multishift_epi64_epi8(_mm512_set1_epi64((int64_t)c), words), _mm512_set1_epi8(1));
 }
@@ -83,16 +88,19 @@ LANES_INLINE mb vbmi_elements3(mb a, mb b, const int v, mi words, const int sign
 
 LANES_INLINE void vbmi_iq2(const uint8_t *ranks, const int entries, mb index, const vbmi_upper *u, mi signs, mb w[8]) {
   mb r[2] = {vbmi_lookup(ranks, entries, index, u), vbmi_lookup(ranks + entries, entries, index, u)};
+MM_UNROLL
   for (int v = 0; v < 8; v++) w[v] = vbmi_elements2(r[v % 2], v / 2, signs, 4 * v, 1, VBMI_IQ2_VALUES);
 }
 
 // ninth: bits of index v = 0..7 in lane words (IQ3_S), or zeros.
 LANES_INLINE void vbmi_iq3(const uint8_t *ranks, const int entries, const uint8_t *q, mi ninth, mi signs, __m128i values, mb w[8]) {
+MM_UNROLL
   for (int half = 0; half < 2; half++) {
     mb index = mb_load(q + 64 * half);
     vbmi_upper u = {{_mm512_movepi8_mask(index)}};
     if (entries > 256) u.bit[1] = vbmi_index_bit(ninth, 4 * half, 1);
     mb a = vbmi_lookup(ranks, entries, index, &u), b = vbmi_lookup(ranks + entries, entries, index, &u);
+MM_UNROLL
     for (int v = 0; v < 4; v++)
       w[4 * half + v] = vbmi_elements3(a, b, v, signs, 4 * (4 * half + v), _mm512_broadcast_i32x4(values));
   }
@@ -128,8 +136,10 @@ LANES_INLINE void mm_codebook_unpack(const mtx_pack p, const uint8_t *q, const u
     case MTX_PACK_IQ1_S: case MTX_PACK_IQ1_M: {
       mi high = mi_u16(s);
       const int step = p == MTX_PACK_IQ1_S ? 3 : 4;
+MM_UNROLL
       for (int bit = 0; bit < 3; bit++) u.bit[1 + bit] = vbmi_index_bit(high, bit, step);
       mb r[2] = {vbmi_lookup(mtx_iq1_ranks[0], 2048, index, &u), vbmi_lookup(mtx_iq1_ranks[1], 2048, index, &u)};
+MM_UNROLL
       for (int v = 0; v < 8; v++)
         w[v] = vbmi_elements2(r[v % 2], v / 2, high, p == MTX_PACK_IQ1_S ? 15 : 4 * (v / 2) + 3, 0, VBMI_IQ1_VALUES);
       break;
