@@ -1,0 +1,121 @@
+-- SPDX-License-Identifier: MIT
+-- Tool calls in a stream of text, in the format the model's template teaches.
+--
+--   local p = parse.new(parse.detect(template))
+--   events = p:feed(piece) ... events = p:finish()
+--
+-- Events: {kind = "text", text}, {kind = "call", index, name}, {kind = "arguments",
+-- index, text = JSON}, {kind = "call_end", index}. The result does not depend on how
+-- the text is cut; what is no call after all comes back as text, nothing is lost.
+-- A call is given out when its closing mark has come.
+local formats = require("mtx.parse.formats")
+
+local parse = {}
+local Parser = {}
+Parser.__index = Parser
+
+-- The format whose marks a template contains | nil. Hermes' JSON in <tool_call>
+-- is serve/output.lua's, which also streams its arguments.
+function parse.detect(template)
+  for _, f in ipairs(formats) do
+    if f.detect(template) then return f end
+  end
+end
+
+-- A format by its name | nil.
+function parse.by_name(name)
+  for _, f in ipairs(formats) do
+    if f.name == name then return f end
+  end
+end
+
+function parse.new(format) return setmetatable({ f = format, buf = "", index = -1 }, Parser) end
+
+-- The longest end of s that could be the beginning of a mark.
+local function held(s, marks)
+  local most = 0
+  for _, m in ipairs(marks) do
+    for k = math.min(#m - 1, #s), most + 1, -1 do
+      if s:sub(-k) == m:sub(1, k) then
+        most = k
+        break
+      end
+    end
+  end
+  return most
+end
+
+local function first_mark(s, marks)
+  local at, mark
+  for _, m in ipairs(marks) do
+    local i = s:find(m, 1, true)
+    if i and (not at or i < at or (i == at and #m > #mark)) then at, mark = i, m end
+  end
+  return at, mark
+end
+
+local function give_text(self, text, out)
+  -- Blanks between two calls belong to neither.
+  if self.after_call and text:match("^%s*$") then return end
+  if self.after_call then text = text:gsub("^%s+", "") end
+  if text == "" then return end
+  self.after_call = false
+  out[#out + 1] = { kind = "text", text = text }
+end
+
+local function give_calls(self, calls, out)
+  for _, c in ipairs(calls) do
+    self.index = self.index + 1
+    out[#out + 1] = { kind = "call", index = self.index, name = c.name }
+    out[#out + 1] = { kind = "arguments", index = self.index, text = c.arguments }
+    out[#out + 1] = { kind = "call_end", index = self.index }
+  end
+  self.after_call = true
+end
+
+-- The body of a call is whole: calls, or text when it is malformed.
+local function close(self, body, tail, out)
+  local calls = self.f.calls(body, self.mark)
+  if calls and #calls > 0 then
+    give_calls(self, calls, out)
+  else
+    self.after_call = false
+    out[#out + 1] = { kind = "text", text = self.mark .. body .. tail }
+  end
+  self.mark = nil
+end
+
+function Parser:feed(piece)
+  local out = {}
+  self.buf = self.buf .. piece
+  while true do
+    if not self.mark then
+      local at, mark = first_mark(self.buf, self.f.open)
+      -- A longer mark may still be growing at the same place.
+      local keep = held(self.buf, self.f.open)
+      if not at or (keep > 0 and #self.buf - keep + 1 < at) then
+        give_text(self, self.buf:sub(1, #self.buf - keep), out)
+        self.buf = keep > 0 and self.buf:sub(-keep) or ""
+        return out
+      end
+      give_text(self, self.buf:sub(1, at - 1), out)
+      self.mark, self.buf = mark, self.buf:sub(at + #mark)
+    end
+    if not self.f.close then return out end  -- runs to the end of the answer
+    local at, tail = first_mark(self.buf, self.f.close)
+    if not at then return out end
+    local body = self.buf:sub(1, at - 1)
+    self.buf = self.buf:sub(at + #tail)
+    close(self, body, tail, out)
+  end
+end
+
+function Parser:finish()
+  local out = {}
+  local rest = self.buf
+  self.buf = ""
+  if self.mark then close(self, rest, "", out) else give_text(self, rest, out) end
+  return out
+end
+
+return parse
