@@ -140,6 +140,12 @@ static int l_engine_submit(lua_State *L) {
   r.deadline_ms = mtx_opt_integer(L, 2, "deadline_ms", 0);
   r.cache_key = mtx_opt_string(L, 2, "cache_key", NULL);
   r.ignore_eos = mtx_opt_bool(L, 2, "ignore_eos", false);
+  if (lua_getfield(L, 2, "shown") != LUA_TNIL) {
+    int64_t n;
+    r.shown = mtx_check_ids(L, lua_gettop(L), &n);
+    luaL_argcheck(L, n <= 64, 2, "option 'shown' lists more than 64 tokens");
+    r.n_shown = (int)n;
+  }
   mtx_err err;
   int64_t id;
   if (matcher_of(L, h, &r.matcher, &err) != MTX_OK || mtx_engine_submit(h->pub.engine, &r, &id, &err) != MTX_OK) return mtx_bind_fail(L, &err);

@@ -60,6 +60,7 @@ typedef struct mtx_request {
   int64_t deadline_ms;       // from now; 0 = none
   const char *cache_key;     // who may reuse whose prefixes; NULL = no reuse, no keeping
   bool ignore_eos;           // tokens that end a generation are never sampled
+  const int32_t *shown; int n_shown;  // control tokens whose text is given out all the same (marks of tool calls)
 } mtx_request;
 void mtx_request_init(mtx_request *r);
 

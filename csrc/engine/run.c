@@ -72,6 +72,7 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   mtx_sampler_opts_init(&defaults);
   if ((rc = mtx_sampler_open(&run->sampler, r->sampler ? r->sampler : &defaults, e->n_vocab, err))) goto fail;
   if ((rc = mtx_ids_append(&run->tokens, r->tokens, (size_t)r->n_tokens, err))) goto fail;
+  if (r->n_shown && (rc = mtx_ids_append(&run->shown, r->shown, (size_t)r->n_shown, err))) goto fail;
   rc = MTX_ENOMEM;
   run->rules = calloc((size_t)(r->n_stops + r->n_bans) + 1, sizeof *run->rules);
   if (r->cache_key) run->cache_key = strdup(r->cache_key);
@@ -98,6 +99,7 @@ void mtx_run_free(mtx_run *r) {
   free(r->cache_key);
   free(r->bans);
   mtx_ids_fini(&r->tokens);
+  mtx_ids_fini(&r->shown);
   mtx_ids_fini(&r->text_len);
   mtx_buf_fini(&r->held);
   mtx_sampler_close(r->sampler);
@@ -200,6 +202,13 @@ static void finish_text(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const
   mtx_run_finish(e, r, rule ? MTX_DONE_STOP_STRING : reason, rule, NULL, NULL);
 }
 
+// A token's text behind out.
+static mtx_code feed(mtx_run *r, int32_t token, mtx_buf *out, mtx_err *err) {
+  r->detok.special = false;
+  for (size_t i = 0; i < r->shown.len && !r->detok.special; i++) r->detok.special = r->shown.ptr[i] == token;
+  return mtx_detok_feed(&r->detok, token, out, err);
+}
+
 // A banned string stands at held[at]: goes back before the token that began it
 // and forbids that token there.
 static mtx_code roll_back(mtx_engine *e, mtx_run *r, size_t at, mtx_err *err) {
@@ -218,7 +227,7 @@ static mtx_code roll_back(mtx_engine *e, mtx_run *r, size_t at, mtx_err *err) {
   r->held.len = (size_t)(end - r->sent_bytes);
   mtx_detok_init(&r->detok, e->tok, false, false);
   mtx_buf again = {0};
-  for (int64_t k = 0; k < i && !rc; k++) rc = mtx_detok_feed(&r->detok, r->tokens.ptr[r->n_prompt + k], &again, err);
+  for (int64_t k = 0; k < i && !rc; k++) rc = feed(r, r->tokens.ptr[r->n_prompt + k], &again, err);
   mtx_buf_fini(&again);
   (void)mtx_kv_seq_truncate(e->kv, r->seq, (int64_t)r->tokens.len - 1);
   return rc;
@@ -243,7 +252,7 @@ static void take_token(mtx_engine *e, mtx_run *r, int32_t token, const mtx_token
     finish_text(e, r, MTX_DONE_STOP_STRING, rule);
     return;
   }
-  mtx_code rc = mtx_detok_feed(&r->detok, token, &r->held, &err);
+  mtx_code rc = feed(r, token, &r->held, &err);
   if (!rc && r->has_bans) rc = mtx_ids_push(&r->text_len, (int32_t)(r->held.len - before), &err);
   if (rc) goto fail;
   if ((rule = find_rule(r, &at))) {

@@ -34,6 +34,7 @@ typedef struct mtx_run {
   mtx_sampler *sampler;
   mtx_matcher *matcher;
   mtx_detok detok;
+  mtx_ids shown;               // control tokens whose text is given out
   mtx_text_rule *rules; int n_rules;
   mtx_buf held;                // text not given out yet: it may be the start of a rule's text
   bool has_bans;               // then token ids are held back together with their text:

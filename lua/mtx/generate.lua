@@ -232,7 +232,7 @@ local function submit(job, choice, tokens, sampler)
   local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
     grammar = job.grammar, grammar_triggers = job.triggers, logprobs = req.logprobs, prompt_logprobs = req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms, cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
-    ignore_eos = req.ignore_eos or false })
+    ignore_eos = req.ignore_eos or false, shown = choice.parser and choice.parser.shown })
   if not id then
     if code == "limit" then
       if tostring(message):find("queue", 1, true) then check.fail(503, message, { kind = "queue_full", retry_after = 2 }) end

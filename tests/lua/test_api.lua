@@ -104,6 +104,15 @@ function TestModel:test_cancel()
   lu.assertTrue(#r.ids < 400)
 end
 
+-- Control tokens are silent unless a request asks to see them.
+function TestModel:test_shown_control_tokens()
+  local function text(shown)
+    return assert(self.model:generate({ prompt = "x", max_tokens = 3, temperature = 0, logit_bias = { [1] = 1000 }, shown = shown })).text
+  end
+  lu.assertEquals(text(), "")
+  lu.assertEquals(text({ 1 }), ("<|im_start|>"):rep(3))
+end
+
 function TestModel:test_session_fork_and_rewind()
   local ids = assert(self.model:tokenize("The quick brown fox jumps", { add_special = false }))
   local s = assert(self.model:session())

@@ -81,6 +81,20 @@ function TestParse:test_plain_text_passes()
   end
 end
 
+-- Thoughts are split off first, and a call written inside one is none.
+function TestParse:test_chain_with_thoughts()
+  local output = require("mtx.serve.output")
+  local p = parse.chain(output.new({ think = "<think></think>", names = {}, calls = false }), parse.new(parse.by_name("mistral")))
+  local kinds = {}
+  local function take(events)
+    for _, e in ipairs(events) do kinds[#kinds + 1] = e.kind end
+  end
+  take(p:feed('<think>maybe [TOOL_CALLS][{"name": "no"}]</think>[TOOL_CALLS][{"name": "yes", "argum'))
+  take(p:feed('ents": {}}]'))
+  take(p:finish())
+  lu.assertEquals(kinds, { "thinking", "call", "arguments", "call_end" })
+end
+
 function TestParse:test_templates_tell_their_format()
   local want = {
     ["Mistral-Small-3.2-24B-Instruct-2506"] = "mistral", ["deepseek-ai-DeepSeek-V3.1"] = "deepseek", ["Kimi-K2-Instruct"] = "kimi", ["GLM-4.6"] = "glm",

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- The tool-call formats of model families: how a template shows that it uses one,
 -- the marks around calls, and calls(body) -> list of {name, arguments = JSON text} | nil.
--- `close` nil: the calls run to the end of the answer. Facts: the families' own chat
+-- `inner`: further marks that are control tokens in the vocabularies. `close` nil: the calls run to the end of the answer. Facts: the families' own chat
 -- templates (tests/golden/chat).
 local json = require("mtx.json")
 
@@ -70,7 +70,7 @@ local function add(f) formats[#formats + 1] = f end
 
 -- Mistral: [TOOL_CALLS] then a JSON list, or (v11 on) name[ARGS]{...} for each call.
 add({
-  name = "mistral", open = { "[TOOL_CALLS]" },
+  name = "mistral", open = { "[TOOL_CALLS]" }, inner = { "[ARGS]", "[CALL_ID]" },
   detect = function(t) return has(t, "[TOOL_CALLS]") end,
   calls = function(body)
     if not body:find("[ARGS]", 1, true) then return json_calls(body) end
@@ -89,6 +89,7 @@ add({
 -- DeepSeek R1 (```json fence, "function" before the name) and V3.1 (bare JSON).
 add({
   name = "deepseek", open = { "<｜tool▁calls▁begin｜>" }, close = { "<｜tool▁calls▁end｜>" },
+  inner = { "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>" },
   detect = function(t) return has(t, "<｜tool▁calls▁begin｜>") end,
   calls = function(body)
     local calls = {}
@@ -106,6 +107,7 @@ add({
 -- Kimi K2: functions.NAME:INDEX before each call's JSON.
 add({
   name = "kimi", open = { "<|tool_calls_section_begin|>" }, close = { "<|tool_calls_section_end|>" },
+  inner = { "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>" },
   detect = function(t) return has(t, "<|tool_calls_section_begin|>") end,
   calls = function(body)
     local calls = {}
@@ -215,7 +217,7 @@ add({
 
 -- Granite 3 and Phi-4: one mark, then a JSON list to the end.
 add({
-  name = "granite", open = { "<|tool_call|>" }, close = nil,
+  name = "granite", open = { "<|tool_call|>" }, close = nil, inner = { "<|/tool_call|>" },
   detect = function(t) return has(t, "<|tool_call|>") end,
   calls = function(body) return json_calls((body:gsub("<|/tool_call|>%s*$", ""))) end,
 })
@@ -223,7 +225,7 @@ add({ name = "firefunction", open = { "functools" }, close = nil, detect = funct
 
 -- Llama 3.x: JSON after the Python mark (or alone, which serve/output.lua reads).
 add({
-  name = "llama3", open = { "<|python_tag|>" }, close = nil,
+  name = "llama3", open = { "<|python_tag|>" }, close = nil, bare_json = true,
   detect = function(t) return has(t, "<|python_tag|>") end,
   calls = function(body)
     local calls = {}

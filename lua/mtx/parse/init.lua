@@ -22,6 +22,19 @@ function parse.detect(template)
   end
 end
 
+-- The control tokens of a vocabulary whose text the format's marks need: their ids.
+-- find(text) -> id | nil, is_control(id).
+function parse.shown(format, find, is_control)
+  local ids = {}
+  for _, list in ipairs({ format.open, format.close or {}, format.inner or {} }) do
+    for _, mark in ipairs(list) do
+      local id = find(mark)
+      if id and is_control(id) then ids[#ids + 1] = id end
+    end
+  end
+  return ids
+end
+
 -- A format by its name | nil.
 function parse.by_name(name)
   for _, f in ipairs(formats) do
@@ -115,6 +128,33 @@ function Parser:finish()
   local rest = self.buf
   self.buf = ""
   if self.mark then close(self, rest, "", out) else give_text(self, rest, out) end
+  return out
+end
+
+local Chain = {}
+Chain.__index = Chain
+
+-- The text that `first` lets through goes through `second`; `shown` are the control
+-- tokens whose text both must see.
+function parse.chain(first, second, shown) return setmetatable({ first = first, second = second, shown = shown }, Chain) end
+
+local function through(self, events)
+  local out = {}
+  for _, e in ipairs(events) do
+    if e.kind == "text" then
+      for _, inner in ipairs(self.second:feed(e.text)) do out[#out + 1] = inner end
+    else
+      out[#out + 1] = e
+    end
+  end
+  return out
+end
+
+function Chain:feed(piece) return through(self, self.first:feed(piece)) end
+
+function Chain:finish()
+  local out = through(self, self.first:finish())
+  for _, e in ipairs(self.second:finish()) do out[#out + 1] = e end
   return out
 end
 

@@ -7,6 +7,7 @@ local core = require("mtx.core")
 local grammar = require("mtx.serve.grammar")
 local json = require("mtx.json")
 local output = require("mtx.serve.output")
+local parse = require("mtx.parse")
 local pool = require("mtx.serve.pool")
 local render = require("mtx.serve.render")
 
@@ -91,8 +92,12 @@ function models.parser(loaded, req)
   if not think and not calls then return nil end
   local names = {}
   for _, t in ipairs(calls and req.tools or {}) do names[t["function"].name] = true end
-  return output.new({ names = names, think = think, drop_thinking = req.think == false, opened = think and output.opened(req.rendered or ""), calls = calls,
-    bare = req.bare_call })
+  local format = calls and not req.bare_call and loaded.template and parse.detect(loaded.template) or nil
+  local first = output.new({ names = names, think = think, drop_thinking = req.think == false, opened = think and output.opened(req.rendered or ""),
+    calls = calls and (not format or format.bare_json), bare = req.bare_call })
+  if not format then return first end
+  local tok = loaded.model.tok
+  return parse.chain(first, parse.new(format), tok and parse.shown(format, function(mark) return tok:find(mark) end, function(id) return tok:attr(id).control end))
 end
 
 -- Adds catalog, pool, render, parser, grammar to ctx.
