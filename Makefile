@@ -131,6 +131,7 @@ bench: all $(BENCH_BIN) ## print speed figures
 
 bench-peer: $(BENCH_BIN) ## mtx beside llama.cpp (PyPI llama-cpp-python) in one run
 	@BUILD=$(BUILD) $(PYTHON) tests/bench/peer.py $(wildcard models/*.gguf)
+	@BUILD=$(BUILD) PYTHON=$(PYTHON) sh tests/bench/tok.sh peer
 
 # clang where there is one: gcc 12 needs minutes for one instrumented kernel file.
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer

@@ -35,6 +35,18 @@ static mtx_code flush(mtx_enc *e) {
   return mtx_ids_push(e->out, t->special[MTX_TOK_UNK], e->err);
 }
 
+// Appends the run of ASCII letters and digits that starts p[0..n); returns its length.
+static size_t ascii_run(mtx_enc *e, const char *p, size_t n) {
+  size_t k = 0;
+  for (; k < n; k++) {
+    unsigned char c = (unsigned char)p[k], low = c | 32;
+    if (!(low >= 'a' && low <= 'z') && !(c >= '0' && c <= '9')) break;
+    if (e->norm.len == e->norm.cap && mtx_buf_reserve(&e->norm, 64, NULL)) break;  // the slow path reports it
+    e->norm.ptr[e->norm.len++] = (char)(e->t->lowercase && c >= 'A' ? low : c);
+  }
+  return k;
+}
+
 mtx_code mtx_wpm_encode(mtx_enc *e, const char *p, size_t n) {
   const mtx_tok *t = e->t;
   mtx_code rc;
@@ -43,6 +55,7 @@ mtx_code mtx_wpm_encode(mtx_enc *e, const char *p, size_t n) {
   for (size_t i = 0; i < n;) {
     uint32_t c;
     char u[4];
+    if ((i += ascii_run(e, p + i, n - i)) == n) break;
     i += mtx_utf8_decode((const unsigned char *)p + i, n - i, &c);
     if (t->strip_accents) c = mtx_uni_base(c);
     uint8_t cls = mtx_uni_class(c);

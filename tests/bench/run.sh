@@ -10,6 +10,7 @@ for b in "$BUILD"/tests/bench/bench_*; do
   echo "== $(basename "$b")"
   case $b in
     */bench_model) for m in models/*.gguf; do [ "$m" = models/minilm.gguf ] || "$b" "$m"; done ;;
+    */bench_tok) sh tests/bench/tok.sh ;;
     *) "$b" ;;
   esac
 done
