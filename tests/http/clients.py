@@ -109,6 +109,33 @@ def openai_tools():
 
 
 @test
+def openai_structured_output():
+    if scripted:
+        return
+    schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 99}},
+              "required": ["name", "age"], "additionalProperties": False}
+    ask = [{"role": "user", "content": "A person as JSON"}]
+    r = oai.chat.completions.create(model=chat_model, messages=ask, max_tokens=60, temperature=1, seed=3,
+                                    response_format={"type": "json_schema", "json_schema": {"name": "person", "strict": True, "schema": schema}})
+    o = json.loads(r.choices[0].message.content)
+    assert set(o) == {"name", "age"} and isinstance(o["age"], int) and 0 <= o["age"] <= 99
+    r = oll.chat(model=chat_model, messages=ask, format=schema, options={"num_predict": 60})
+    assert set(json.loads(r.message.content)) == {"name", "age"}
+    tool = {"type": "function", "function": {"name": "pick", "parameters": {"type": "object", "properties": {"city": {"enum": ["Oslo", "a\\b \"c\" / {["]}}, "required": ["city"]}}}
+    for choice in ("required", {"type": "function", "function": {"name": "pick"}}):
+        r = oai.chat.completions.create(model=chat_model, messages=ask, tools=[TOOL, tool] if choice != "required" else [tool], tool_choice=choice, max_tokens=60)
+        call = r.choices[0].message.tool_calls[0].function
+        assert r.choices[0].finish_reason == "tool_calls" and call.name == "pick" and json.loads(call.arguments)["city"] in ("Oslo", 'a\\b "c" / {[')
+    args = ""
+    for c in oai.chat.completions.create(model=chat_model, messages=ask, tools=[tool], tool_choice="required", max_tokens=60, stream=True):
+        for t in (c.choices[0].delta.tool_calls or []) if c.choices else []:
+            args += t.function.arguments or ""
+    assert json.loads(args)["city"]
+    r = oai.chat.completions.create(model=chat_model, messages=ask, tools=[tool], tool_choice="required", max_tokens=3)
+    assert r.choices[0].finish_reason == "length"
+
+
+@test
 def openai_stop():
     if scripted:
         r = oai.chat.completions.create(model=chat_model, messages=say("one STOP two"), stop=["STOP"])

@@ -28,6 +28,8 @@ local function call_schema(tool, root)
     end
   end
   if copy.type == nil then copy.type = "object" end
+  -- Weak models fill free objects with inventions: what the tool does not name is not sent.
+  if copy.additionalProperties == nil and json.is_object(copy.properties) then copy.additionalProperties = false end
   return json.object("type", "object", "properties", json.object("name", json.object("const", f.name), "arguments", copy),
     "required", json.array({ "name", "arguments" }), "additionalProperties", false)
 end
@@ -51,7 +53,6 @@ local function schema_of(req)
 end
 
 local function compile(kind, text)
-  if not core.grammar then check.fail(400, "constrained output is not part of this build") end
   local g, message
   if kind == "gbnf" then g, message = core.grammar.gbnf(text) else g, message = core.grammar.schema(text) end
   if not g then check.fail(400, "the " .. (kind == "gbnf" and "grammar" or "schema") .. " cannot be used: " .. tostring(message)) end
