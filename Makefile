@@ -49,7 +49,7 @@ BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
 
-.PHONY: all help clean install install-module setup setup-test models bench-models demo demo-serve status bench-peer test test-run test-bins bench asan asan-c module golden fuzz fuzz-bins
+.PHONY: all help clean install install-module setup setup-test models bench-models demo demo-serve status bench-peer test test-run test-bins bench asan asan-c module golden fuzz fuzz-bins neon-check
 .DEFAULT_GOAL := all
 
 all: $(BUILD)/mtx ## build the mtx program
@@ -142,6 +142,10 @@ asan-c: ## only the C tests under AddressSanitizer and UBSan
 	$(MAKE) all test-bins golden CC=$(or $(shell command -v clang),$(CC)) BUILD=build/asan OPT="-O1 -g1" SAN="$(SANITIZE)"
 	@BUILD=build/asan TESTS=c sh tests/run.sh
 
+neon-check: ## build the kernels for aarch64 and run their tests under qemu-user
+	$(MAKE) CC=aarch64-linux-gnu-gcc BUILD=build/neon $(patsubst tests/%.c,build/neon/tests/%,$(wildcard tests/kern/test_*.c))
+	@BUILD=build/neon TESTS=kern RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" sh tests/run.sh
+
 FUZZ_SECONDS ?= 60
 fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
 	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
@@ -165,8 +169,9 @@ install-module: module
 	install -d $(LUADIR) $(LIBDIR)/mtx
 	install -m755 $(BUILD)/lua/mtx/core.so $(LIBDIR)/mtx/core.so
 	cp -R lua/mtx $(LUADIR)/
+	cp -R templates $(LUADIR)/mtx/
 
 clean: ## remove what was built
 	rm -rf build
 
--include $(shell find $(BUILD) -name '*.d' 2>/dev/null)
+-include $(shell find $(BUILD)/obj $(BUILD)/tests -type f -name '*.d' 2>/dev/null)

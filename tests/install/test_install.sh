@@ -31,6 +31,8 @@ if ! luarocks --lua-version 5.4 make --tree "$tree" mtx-scm-1.rockspec >"$BUILD/
 fi
 check "LuaRocks module" "3.0" env LUA_PATH="$tree/share/lua/5.4/?.lua;$tree/share/lua/5.4/?/init.lua" LUA_CPATH="$tree/lib/lua/5.4/?.so" \
   lua5.4 -e 'local mtx = require "mtx"; print(mtx.tensor({ 1, 3, 2 })[2])'
+check "LuaRocks templates" "true" env LUA_PATH="$tree/share/lua/5.4/?.lua;$tree/share/lua/5.4/?/init.lua" LUA_CPATH="$tree/lib/lua/5.4/?.so" \
+  lua5.4 -e 'print(require("mtx.chat.shipped").text("chatml") ~= nil)'
 
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

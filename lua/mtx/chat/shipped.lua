@@ -9,16 +9,20 @@ local BY_ARCHITECTURE = { gemma = "gemma", gemma2 = "gemma", gemma3 = "gemma", q
 
 function shipped.names() return NAMES end
 
--- Installed beside the Lua files, or in the checkout.
-local function folder()
-  local here = package.searchpath("mtx.chat.shipped", package.path)
-  return here and here:gsub("lua/mtx/chat/shipped%.lua$", "templates/")
+-- In the checkout and a `make install`: beside lua/. As a LuaRocks module: in mtx/.
+local function open(name)
+  local here = package.searchpath("mtx.chat.shipped", package.path) or ""
+  local file
+  for _, tail in ipairs { "lua/mtx/chat/shipped%.lua$", "chat/shipped%.lua$" } do
+    local folder, n = here:gsub(tail, "templates/")
+    file = file or n == 1 and io.open(folder .. name .. ".jinja", "rb")
+  end
+  return file
 end
 
 -- The Jinja text of a shipped template | nil.
 function shipped.text(name)
-  local path = folder()
-  local file = path and io.open(path .. name .. ".jinja", "rb")
+  local file = open(name)
   if not file then return nil end
   local text = file:read("a")
   file:close()
