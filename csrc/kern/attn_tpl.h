@@ -126,8 +126,11 @@ ATTN_VARIANTS
 
 // ---- one tile --------------------------------------------------------------------
 
+// What a query carries from page to page: the largest score, and the sum of
+// probabilities lane by lane (added up once, at the end).
 typedef struct {
-  float m, l;
+  float m;
+  float *sum;
 } row_state;
 
 static inline vf softcap16(vf s, float cap) { return vf_mul(vf_set1(cap), v_tanh(vf_div(s, vf_set1(cap)))); }
@@ -164,9 +167,14 @@ static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0,
   vf p0 = v_exp(vf_sub(x[0], vf_set1(ref))), p1 = v_exp(vf_sub(x[1], vf_set1(ref)));
   vf_store(s, p0);
   vf_store(s + 16, p1);
+  vf sum = vf_add(p0, p1);
+  if (m == st->m) {
+    vf_store(st->sum, vf_add(vf_load(st->sum), sum));
+    return 1.0f;
+  }
   float corr[16];
   vf_store(corr, v_exp(vf_set1(st->m == -INFINITY ? -INFINITY : st->m - ref)));
-  st->l = fmaf(st->l, corr[0], lanes_sum(vf_add(p0, p1)));
+  vf_store(st->sum, vf_fma(vf_load(st->sum), vf_set1(corr[0]), sum));
   st->m = m;
   return corr[0];
 }
@@ -213,7 +221,9 @@ static void tile(const mtx_attn_tile *t) {
   int64_t first = INT64_MAX, last = 0;
   for (int r = 0; r < t->n; r++) {
     const mtx_attn_query *q = &t->query[r];
-    st[r] = (row_state){q->sink, q->sink == -INFINITY ? 0.0f : 1.0f};
+    st[r] = (row_state){q->sink, o + (size_t)t->n * (size_t)dvp + (size_t)r * 16};
+    memset(st[r].sum, 0, 16 * sizeof(float));
+    if (q->sink != -INFINITY) st[r].sum[0] = 1.0f;
     memset(o + (size_t)r * (size_t)dvp, 0, (size_t)dvp * sizeof *o);
     if (q->begin < first) first = q->begin;
     if (q->end > last) last = q->end;
@@ -239,7 +249,7 @@ static void tile(const mtx_attn_tile *t) {
     }
   }
   for (int r = 0; r < t->n; r++) {
-    float inv = 1.0f / st[r].l;
+    float inv = 1.0f / lanes_sum(vf_load(st[r].sum));
     const float *src = o + (size_t)r * (size_t)dvp;
     for (int d = 0; d < t->dv; d++) t->query[r].out[d] = src[d] * inv;
   }
