@@ -193,13 +193,15 @@ function Stream:result()
 end
 
 -- for piece in model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
--- logprobs, ignore_eos, cache_key } do ... end. The stream can also be cancelled (:cancel()) and gives :result().
+-- logprobs, ignore_eos, cache_key } do ... end. `sampler` may be a function(logits, history) -> id (sampled.lua).
+-- The stream can also be cancelled (:cancel()) and gives :result().
 function Model:stream(request)
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
   local ids
   ids, message, code = prompt_ids(self, request)
   if not ids then return nil, message, code end
+  if type(request.sampler) == "function" then return require("mtx.sampled").stream(self, ids, request) end
   local sampler = {}
   for _, name in ipairs(SAMPLER_FIELDS) do sampler[name] = request[name] end
   local clock = os.clock

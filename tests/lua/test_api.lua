@@ -104,6 +104,27 @@ function TestModel:test_cancel()
   lu.assertTrue(#r.ids < 400)
 end
 
+-- A sampler in Lua: greedy there equals greedy here; its faults are values.
+function TestModel:test_sampler_function()
+  local request = { prompt = "The sky is", max_tokens = 10, temperature = 0 }
+  local plain = assert(self.model:generate(request))
+  request.sampler = function(logits, history)
+    lu.assertTrue(#history >= #plain.prompt_ids)
+    return logits:argmax() - 1
+  end
+  local own = assert(self.model:generate(request))
+  lu.assertEquals({ own.ids, own.text, own.finish_reason }, { plain.ids, plain.text, plain.finish_reason })
+  local word = plain.text:match("%a%a%a+")
+  request.stop = { word }
+  lu.assertEquals(assert(self.model:generate(request)).text, plain.text:sub(1, plain.text:find(word, 1, true) - 1))
+  for _, bad in ipairs({ function() return "x" end, function() return -1 end, function() return 1 << 40 end, function() error("oops") end }) do
+    local r, message, code = self.model:generate({ prompt = "x", max_tokens = 2, sampler = bad })
+    lu.assertNil(r)
+    lu.assertStrContains(message, "sampler function")
+    lu.assertEquals(code, "sampler")
+  end
+end
+
 -- Control tokens are silent unless a request asks to see them.
 function TestModel:test_shown_control_tokens()
   local function text(shown)
