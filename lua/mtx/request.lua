@@ -56,6 +56,12 @@ request.SAMPLER_DEFAULTS = {
 request.MAX = { n = 16, stop = 32, stop_bytes = 1024, logit_bias = 1024, top_logprobs = 20, tools = 512, messages = 8192,
   images = 64, inputs = 2048, prompts = 64 }
 
+-- Further samplers under llama-server's names: {field, lowest, highest}.
+local MORE_NUMBERS = { { "dynatemp_range", 0, 100 }, { "dynatemp_exponent", 0, 100 }, { "top_n_sigma", -1, 100 }, { "top_a", 0, 100 },
+  { "epsilon", 0, 1 }, { "eta", 0, 1 }, { "xtc_probability", 0, 1 }, { "xtc_threshold", 0, 1 }, { "dry_multiplier", 0, 100 }, { "dry_base", 1, 100 },
+  { "mirostat_tau", 0, 100 }, { "mirostat_eta", 0, 1 }, { "adaptive_target", -1, 1 }, { "adaptive_decay", 0, 1 } }
+local MORE_INTEGERS = { { "dry_allowed_length", 1 }, { "dry_last_n", -1 }, { "mirostat", 0, 2 } }
+
 -- Reads the sampler fields found under their common names in `t` into a new
 -- table. `where` prefixes error texts ("options.").
 function request.sampler(t)
@@ -65,12 +71,14 @@ function request.sampler(t)
     top_p = check.number(t, "top_p", 0, 1),
     min_p = check.number(t, "min_p", 0, 1),
     typical_p = check.number(t, "typical_p", 0, 1),
-    repeat_penalty = check.number(t, "repeat_penalty", 0, 100),
+    repeat_penalty = check.number(t, "repeat_penalty", 0.000001, 100),
     repeat_last_n = check.integer(t, "repeat_last_n", -1),
     presence_penalty = check.number(t, "presence_penalty", -2, 2),
     frequency_penalty = check.number(t, "frequency_penalty", -2, 2),
     seed = check.integer(t, "seed"),
   }
+  for _, f in ipairs(MORE_NUMBERS) do s[f[1]] = check.number(t, f[1], f[2], f[3]) end
+  for _, f in ipairs(MORE_INTEGERS) do s[f[1]] = check.integer(t, f[1], f[2], f[3]) end
   if s.top_k == -1 then s.top_k = 0 end
   if s.seed and s.seed < 0 then s.seed = nil end -- negative = a fresh one
   return s

@@ -13,9 +13,11 @@ local llama = {}
 local get, fail = check.get, check.fail
 local list = wire.list
 
--- Our sampler names by llama-server's.
-local STAGES = { top_k = true, top_p = true, min_p = true, typ_p = "typical_p", typical_p = true, temperature = true, penalties = true,
-  dry = false, top_n_sigma = false, xtc = false, infill = false }
+-- Our stage names by llama-server's; false = known there, no stage of ours.
+local STAGES = { typ_p = "typical_p", infill = false }
+for _, name in ipairs({ "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "top_a", "epsilon", "eta", "xtc", "temperature" }) do
+  STAGES[name] = name
+end
 
 local function samplers(body)
   local names = check.array(body, "samplers", nil, 16)
@@ -25,7 +27,7 @@ local function samplers(body)
     if type(n) ~= "string" then fail(400, "samplers[" .. (i - 1) .. "] must be a string") end
     local known = STAGES[n]
     if known == nil then fail(400, "samplers[" .. (i - 1) .. "]: unknown sampler " .. n:sub(1, 40)) end
-    if known then order[#order + 1] = known == true and n or known end
+    if known then order[#order + 1] = known end
   end
   return #order > 0 and order or nil
 end

@@ -21,11 +21,11 @@ end
 
 local function mib(n) return string.format("%.1f MiB", n / 1048576) end
 
--- Weights, plus room for the KV cache when the header tells its size.
+-- Weights, plus the KV cache of all parallel requests when the header tells its size.
 function Pool:bytes_wanted(entry, info, n_ctx)
-  local kv = 0
-  if info.n_layer and info.kv_bytes_per_token then kv = info.kv_bytes_per_token * n_ctx end
-  return entry.size + kv
+  local per_token = info.kv_bytes_per_token
+  if not per_token then return entry.size end
+  return entry.size + per_token * (self:kv_tokens(info) or n_ctx * self.ctx.config.parallel)
 end
 
 -- Tokens the KV budget holds, or nil for the engine's own choice.
@@ -92,7 +92,7 @@ function Pool:load(entry, n_ctx)
   while free and wanted * config.memory_margin > free and evict_one(self) do free = core.model.free_memory() end
   if free and wanted * config.memory_margin > free then
     check.fail(503, "not enough memory for " .. entry.name .. ": " .. mib(wanted * config.memory_margin) .. " wanted (margin "
-      .. config.memory_margin .. "), " .. mib(free) .. " free; try a smaller num_ctx, --kv-type q8_0 or a smaller model", { kind = "unavailable" })
+      .. config.memory_margin .. "), " .. mib(free) .. " free; try a smaller num_ctx, a smaller --parallel or --kv-budget-mb, or a smaller model", { kind = "unavailable" })
   end
   local started = uv.hrtime()
   self.loading = entry.name
@@ -105,7 +105,7 @@ function Pool:load(entry, n_ctx)
     ctx.log("error", "model does not load", { model = entry.name, message = message, code = code })
     self.failed[entry.key] = message
     local text = tostring(message):gsub(entry.path:gsub("%p", "%%%0"), entry.name)
-    if code == "memory" or code == "nomem" then check.fail(503, text, { kind = "unavailable" }) end
+    if code == "nomem" or code == "limit" then check.fail(503, text, { kind = "unavailable" }) end
     check.fail(code == "unsupported" and 400 or 500, "cannot load " .. entry.name .. ": " .. text, { kind = code == "unsupported" and "invalid" or "internal" })
   end
   local l = { entry = entry, name = entry.name, key = entry.key, model = model, info = ctx.facts(model), handlers = {}, inflight = 0, jobs = {},
@@ -128,7 +128,8 @@ function Pool:engine(l)
   local engine, message, code = l.model:engine()
   if not engine then
     l.model:close()
-    check.fail(code == "memory" and 503 or 500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = code == "memory" and "unavailable" or "internal" })
+    local short = code == "nomem" or code == "limit"
+    check.fail(short and 503 or 500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = short and "unavailable" or "internal" })
   end
   l.engine = engine
   l.poll = uv.new_poll(engine:fd())
