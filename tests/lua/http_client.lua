@@ -98,7 +98,7 @@ function client.request(port, method, path, body, headers, ms)
     h[#h + 1] = "Content-Length: " .. #body
   end
   c:send(table.concat(h, "\r\n") .. "\r\n\r\n" .. (body or ""))
-  c:until_closed(ms or 5000)
+  c:until_closed(ms or 15000)
   local all = c:responses({ method })
   c:close()
   local r = all[#all] or { status = 0, body = "", headers = {} }

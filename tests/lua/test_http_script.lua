@@ -84,7 +84,7 @@ end
 
 function TestExamples:test_ledger()
   start("examples/serve/ledger.lua")
-  local r = chat("@long{1000}")
+  local r = chat(("x"):rep(1100) .. "@say{ok}")
   lu.assertEquals(r.status, 200)
   lu.assertEquals(chat("x").status, 429)
   local l = client.request(port, "GET", "/ledger").json
