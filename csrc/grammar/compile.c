@@ -42,6 +42,14 @@ bool gr_set_next(const mtx_grammar *g, const gr_set *s, int32_t item, uint64_t c
   return true;
 }
 
+bool gr_set_more(const mtx_grammar *g, const gr_rule *r, uint64_t c) {
+  const gr_state *st = g->states + r->start;
+  uint64_t next;
+  for (uint32_t k = 0; k < st->n_calls; k++)
+    if (gr_set_next(g, g->sets + r->set, g->calls[st->call + k].item, c, &next)) return true;
+  return false;
+}
+
 bool gr_set_done(const mtx_grammar *g, const gr_set *s, uint64_t c) {
   if (s->ordered) return g->set_next[s->next_required + c] == UINT32_MAX;
   const uint64_t used = c & ((1ull << GR_SET_BITS) - 1);

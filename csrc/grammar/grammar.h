@@ -30,7 +30,7 @@ typedef struct mtx_matcher mtx_matcher;
 #define MTX_GRAMMAR_MAX_STATES 200000u
 #define MTX_GRAMMAR_MAX_RULES 50000u
 #define MTX_GRAMMAR_MAX_REPEAT 1000000000u
-#define MTX_GRAMMAR_MAX_COMPILE_MS 1000
+#define MTX_GRAMMAR_MAX_COMPILE_MS 1000  // of the compiling thread's processor time
 
 // ---- grammars ---------------------------------------------------------------
 

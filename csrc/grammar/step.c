@@ -238,7 +238,7 @@ static int step_one(gr_stacks *s, gr_cfg x, uint8_t byte, gr_cfg *next) {
   const mtx_grammar *g = s->g;
   const gr_state *st = g->states + x.d;
   if (st->n_calls == 0 && (x.parent <= GR_EXIT || !st->accept)) {
-    int32_t to = gr_next(g, st, byte);
+    int32_t to = gr_next(g, st, byte, x.c);
     if (to < 0) return 0;
     *next = settle(s, (gr_cfg){to, x.parent, x.c});
     return !stuck(s, *next);
@@ -251,7 +251,7 @@ static int step_one(gr_stacks *s, gr_cfg x, uint8_t byte, gr_cfg *next) {
   const gr_state *body = g->states + g->rules[call->rule].start;
   if (body->n_calls) return -1;
   uint64_t c;
-  int32_t to = gr_next(g, body, byte);
+  int32_t to = gr_next(g, body, byte, 0);
   if (to < 0 || !call_allowed(s, st, call, x, &c)) return 0;
   const gr_cfg back = {x.d, x.parent, c};
   if (g->states[to].final) {
@@ -286,7 +286,7 @@ uint32_t gr_step(gr_stacks *s, gr_cfgs *out, uint32_t i_in, uint32_t n_in, uint8
   close_work(s, byte);
   for (uint32_t i = 0; i < s->n_work && !s->status; i++) {
     const gr_cfg x = s->work[i];
-    int32_t to = gr_next(s->g, s->g->states + x.d, byte);
+    int32_t to = gr_next(s->g, s->g->states + x.d, byte, x.c);
     if (to >= 0) add_out(s, out, from, (gr_cfg){to, x.parent, x.c});
   }
   if (s->fuel < 0 && !s->status) s->status = MTX_ELIMIT;
