@@ -260,13 +260,13 @@ static int walk(int n_walks) {
     }
     for (int w = 0; w < n_walks; w++) {
       uint64_t bits[(N_VOCAB + 63) / 64];
-      char text[20000];
+      char text[60000];
       size_t n = 0;
       mtx_matcher *m = NULL;
       bool done = false;
       const int patience = (int)rnd(60);
       if (mtx_matcher_new(g, t, NULL, &m, &err)) return 1;
-      for (int step = 0; step < 4000 && !done && n < sizeof text - 8; step++) {
+      for (int step = 0; step < 12000 && !done && n < sizeof text - 8; step++) {
         uint32_t id = mtx_matcher_mask(m, bits, &err) ? UINT32_MAX : choose(bits, step, patience);
         if (id == UINT32_MAX || mtx_matcher_accept_token(m, id, &err)) break;
         done = id == N_VOCAB - 1;
