@@ -155,7 +155,7 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
 fuzz-bins: $(FUZZ_BIN)
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/libmtx.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/libmtx.a $(LDLIBS)
+	$(CC) $(CFLAGS) $(LUA_CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
 
 install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx
