@@ -300,6 +300,7 @@ static mtx_gx read_sequence(gbnf *p, int nesting) {
     }
     skip_space(p, nesting > 0);
   }
+  if (!p->n_stack) return MTX_GX_EMPTY;
   x = mtx_gx_cat(p->b, p->stack + from, p->n_stack - from);
   p->n_stack = from;
   return x;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT
+// Any bytes as GBNF, JSON Schema or regex; what compiles is walked: masks are
+// asked for, a token of the mask must be accepted, another one must not.
+#include <stdlib.h>
+#include <string.h>
+
+#include "grammar/grammar.h"
+
+enum { N_TOKENS = 260, N_WORDS = (N_TOKENS + 63) / 64 };
+
+static mtx_vocab_trie *byte_trie(void) {
+  static char bytes[256];
+  const char *pieces[N_TOKENS];
+  uint32_t lens[N_TOKENS];
+  uint8_t flags[N_TOKENS] = {0};
+  for (int i = 0; i < 256; i++) bytes[i] = (char)i, pieces[i] = &bytes[i], lens[i] = 1;
+  pieces[256] = "{\"", pieces[257] = "\":", pieces[258] = "true", pieces[259] = "";
+  lens[256] = 2, lens[257] = 2, lens[258] = 4, lens[259] = 0;
+  flags[259] = MTX_TRIE_CONTROL | MTX_TRIE_EOG;
+  mtx_vocab_trie *t = NULL;
+  if (mtx_vocab_trie_new(pieces, lens, flags, N_TOKENS, &t, NULL) != MTX_OK) abort();
+  return t;
+}
+
+static void walk(mtx_grammar *g, mtx_vocab_trie *trie, uint32_t seed) {
+  mtx_matcher *m = NULL;
+  if (mtx_matcher_new(g, trie, NULL, &m, NULL) != MTX_OK) return;
+  for (int step = 0; step < 24; step++) {
+    uint64_t bits[N_WORDS];
+    char text[64];
+    mtx_matcher_describe(m, text, sizeof text);
+    if (mtx_matcher_mask(m, bits, NULL) != MTX_OK) break;
+    uint32_t allowed = UINT32_MAX, refused = UINT32_MAX;
+    for (uint32_t k = 0; k < N_TOKENS; k++) {
+      seed = seed * 1664525u + 1013904223u;
+      uint32_t id = (k + seed / 65536) % N_TOKENS;
+      if (bits[id / 64] >> (id % 64) & 1) allowed = id;
+      else if (id < 256) refused = id;
+    }
+    if (refused != UINT32_MAX && mtx_matcher_accept_token(m, refused, NULL) == MTX_OK) abort();
+    if (allowed == UINT32_MAX || allowed == 259) break;
+    if (mtx_matcher_accept_token(m, allowed, NULL) != MTX_OK) abort();
+  }
+  mtx_matcher_free(m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+  static mtx_vocab_trie *trie;
+  if (!trie) trie = byte_trie();
+  if (size < 2) return 0;
+  mtx_grammar *g = NULL;
+  mtx_err err;
+  const char *text = (const char *)data + 1;
+  mtx_code code;
+  if (data[0] % 3 == 0) code = mtx_grammar_compile_gbnf(text, size - 1, &g, &err);
+  else if (data[0] % 3 == 1) code = mtx_grammar_compile_json_schema(text, size - 1, NULL, &g, &err);
+  else code = mtx_grammar_compile_regex(text, size - 1, &g, &err);
+  if (code != MTX_OK) {
+    if (err.code != code) abort();
+    return 0;
+  }
+  for (size_t i = 0; i < mtx_grammar_n_warnings(g); i++)
+    if (!mtx_grammar_get_warning(g, i)) abort();
+  walk(g, trie, (uint32_t)size);
+  mtx_grammar_unref(g);
+  return 0;
+}
