@@ -535,8 +535,9 @@ int main(void) {
   int hello = chain_say(&c, "Hello, world. END of it", 3);
   int emoji = chain_say(&c, "?\xf0\x9f\x98\x80!", 1);
   int cut = chain_say(&c, "?", 1);
-  c.succ[cut] = chain_add(&c, "\xe2\x82", 2);
-  c.succ[c.n - 1] = chain_add(&c, "ok", 2);
+  int half = chain_add(&c, "\xe2\x82", 2), ok = chain_add(&c, "ok", 2);
+  c.succ[cut] = half;
+  c.succ[half] = ok;
   int loop = chain_add(&c, "x", 1);
   c.succ[loop] = loop;
   int control = chain_add(&c, "a", 1), b = chain_add(&c, "a", 1);
