@@ -10,14 +10,14 @@ size_t mtx_attn_scratch_floats(int dk, int dv, int n) {
   return (size_t)dk * MTX_PAGE_TOKENS + dvp * MTX_PAGE_TOKENS + (size_t)n * MTX_PAGE_TOKENS + (size_t)n * (dvp + 32);
 }
 
-const mtx_attn_kernels *mtx_attn_get(void) {
 #if defined(__x86_64__)
-  switch (mtx_kern_tier()) {
-    case MTX_TIER_AMX:
-    case MTX_TIER_AVX512: return &mtx_attn_avx512;
-    case MTX_TIER_AVX2: return &mtx_attn_avx2;
-    default: break;
-  }
-#endif
-  return &mtx_attn_scalar;
+static const mtx_attn_kernels *by_tier(mtx_tier t) {
+  return t >= MTX_TIER_AVX512 ? &mtx_attn_avx512 : t == MTX_TIER_AVX2 ? &mtx_attn_avx2 : &mtx_attn_scalar;
 }
+#elif defined(__aarch64__)
+static const mtx_attn_kernels *by_tier(mtx_tier t) { return t == MTX_TIER_NEON ? &mtx_attn_neon : &mtx_attn_scalar; }
+#else
+static const mtx_attn_kernels *by_tier(mtx_tier t) { return &mtx_attn_scalar; }
+#endif
+
+const mtx_attn_kernels *mtx_attn_get(void) { return by_tier(mtx_kern_tier()); }

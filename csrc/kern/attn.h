@@ -43,7 +43,7 @@ typedef struct mtx_attn_kernels {
   void (*store)(mtx_kv_type type, const float *k, const float *v, int dk, int dv, int slot, uint8_t *page_k, uint8_t *page_v);
 } mtx_attn_kernels;
 
-extern const mtx_attn_kernels mtx_attn_scalar, mtx_attn_avx2, mtx_attn_avx512;
+extern const mtx_attn_kernels mtx_attn_scalar, mtx_attn_avx2, mtx_attn_avx512, mtx_attn_neon;
 const mtx_attn_kernels *mtx_attn_get(void);  // of the tier chosen by mtx_kern_init
 
 #endif
