@@ -55,6 +55,8 @@ LANES_INLINE void mm_pairs(const uint8_t *q, mb w[8]) {
   }
 }
 
+enum { MM_RARE_AHEAD = 2048 };  // bytes
+
 // q, s: start of the block; l: first lane.
 LANES_INLINE void mm_rare_unpack(const mtx_pack p, const uint8_t *q, const uint8_t *s, int l, mb w[8]) {
   switch (p) {
@@ -81,7 +83,13 @@ LANES_INLINE void mm_rare_unpack(const mtx_pack p, const uint8_t *q, const uint8
         w[v + 4] = mb_lut(mb_high(b), mm_lut_e2m1_16);
       }
       break;
-    default: mm_codebook_unpack(p, q, s, l, w); break;
+    default:
+      // A block takes long enough here for the CPU's own prefetcher to fall behind: 1.3 to 1.8 times the
+      // speed of one column.
+      __builtin_prefetch(s + MM_RARE_AHEAD);
+      for (int at = 0; at < mm_rare(p).q_bytes; at += 64) __builtin_prefetch(q + at + MM_RARE_AHEAD);
+      mm_codebook_unpack(p, q, s, l, w);
+      break;
   }
 }
 
