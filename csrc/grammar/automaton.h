@@ -118,11 +118,11 @@ bool gr_set_next(const mtx_grammar *g, const gr_set *s, int32_t item, uint64_t c
 bool gr_set_more(const mtx_grammar *g, const gr_rule *r, uint64_t c);  // can any member still come?
 bool gr_set_done(const mtx_grammar *g, const gr_set *s, uint64_t c);
 
-// Target of a byte from state s with its frame's counter c, or -1. In a SET rule
-// the state after a member is the one that accepts: the separator may only
-// come there when another member can follow it.
+// Target of a byte from state s with its frame's counter c, or -1. The bytes of a
+// SET rule are those of its separator, which may only come when another
+// member can follow it.
 static inline int32_t gr_next(const mtx_grammar *g, const gr_state *s, uint8_t b, uint64_t c) {
-  if (s->kind == GR_SET && s->accept && !gr_set_more(g, g->rules + s->rule, c)) return -1;
+  if (s->kind == GR_SET && !gr_set_more(g, g->rules + s->rule, c)) return -1;
   if (s->table >= 0) return g->tables[s->table][b];
   const gr_edge *e = g->edges + s->edge;
   for (uint32_t i = 0; i < s->n_edges; i++)

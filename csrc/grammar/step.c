@@ -164,20 +164,12 @@ static bool call_allowed(const gr_stacks *s, const gr_state *st, const gr_call *
         return true;
       }
       return x.c < r->max;
-    case GR_SET: return gr_set_next(s->g, s->g->sets + r->set, call->item, x.c, c);
+    case GR_SET:
+      *c = x.c;
+      if (call->item < 0) return gr_set_more(s->g, r, x.c);  // blanks of a separator
+      return gr_set_next(s->g, s->g->sets + r->set, call->item, x.c, c);
     default: *c = 0; return true;
   }
-}
-
-// Behind the comma of an object that takes no further member: no way on. The
-// comma itself must not be offered then.
-static bool stuck(const gr_stacks *s, gr_cfg x) {
-  const gr_state *st = s->g->states + x.d;
-  if (st->kind != GR_SET || st->n_calls == 0 || accepts(s, st, x)) return false;
-  uint64_t c;
-  for (uint32_t k = 0; k < st->n_calls; k++)
-    if (call_allowed(s, st, s->g->calls + st->call + k, x, &c)) return false;
-  return true;
 }
 
 static void add_work(gr_stacks *s, gr_cfg x) {
@@ -221,7 +213,6 @@ static void close_work(gr_stacks *s, int byte) {
 
 static void add_out(gr_stacks *s, gr_cfgs *out, uint32_t from, gr_cfg x) {
   x = settle(s, x);
-  if (stuck(s, x)) return;
   for (uint32_t i = from; i < out->n_v; i++)
     if (out->v[i].d == x.d && out->v[i].parent == x.parent && out->v[i].c == x.c) return;
   s->fuel -= (out->n_v - from) / 4 + 1;
@@ -241,7 +232,7 @@ static int step_one(gr_stacks *s, gr_cfg x, uint8_t byte, gr_cfg *next) {
     int32_t to = gr_next(g, st, byte, x.c);
     if (to < 0) return 0;
     *next = settle(s, (gr_cfg){to, x.parent, x.c});
-    return !stuck(s, *next);
+    return 1;
   }
   if (st->kind != GR_LOOP) return -1;
   const bool unbound = is_free_loop(s, st, x.parent);

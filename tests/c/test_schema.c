@@ -2,8 +2,8 @@
 // JSON Schema to grammar, without Lua: refusals, order of keys, limits.
 //
 // With arguments it is the tool of tests/http/test_grammar_walks.sh:
-//   test_schema walk N     schemas on stdin, one a line; prints for each N
-//                          finished random texts, "I<tab>TEXT"
+//   test_schema walk N [WS]  schemas on stdin, one a line; prints for each N
+//                          finished random texts, "^^I<tab>TEXT" (^^: 0x1e); WS: mtx_json_ws
 //   test_schema match      lines "SCHEMA<tab>TEXT" on stdin; prints per line
 //                          complete, partial, no, or error: MESSAGE
 #include <stdlib.h>
@@ -247,15 +247,16 @@ static uint32_t choose(const uint64_t *bits, int step, int patience) {
   return allowed[rnd(n)];
 }
 
-static int walk(int n_walks) {
+static int walk(int n_walks, mtx_json_ws ws) {
+  const mtx_schema_opts opts = {.ws = ws};
   static char line[1 << 20];
   mtx_vocab_trie *t = make_trie();
   for (int i = 0; t && fgets(line, sizeof line, stdin); i++) {
     mtx_grammar *g = NULL;
     mtx_err err;
     line[strcspn(line, "\n")] = 0;
-    if (compile(line, false, &g, &err)) {
-      printf("%d\terror: %s\n", i, err.msg);
+    if (mtx_grammar_compile_json_schema(line, strlen(line), &opts, &g, &err)) {
+      printf("\x1e" "%d\terror: %s\n", i, err.msg);
       continue;
     }
     for (int w = 0; w < n_walks; w++) {
@@ -272,7 +273,7 @@ static int walk(int n_walks) {
         done = id == N_VOCAB - 1;
         if (!done) memcpy(text + n, pieces[id], lens[id]), n += lens[id];
       }
-      printf("%d\t", i);
+      printf("\x1e" "%d\t", i);
       if (done)
         fwrite(text, 1, n, stdout);
       else
@@ -312,7 +313,7 @@ static int match_lines(void) {
 }
 
 int main(int argc, char **argv) {
-  if (argc > 2 && !strcmp(argv[1], "walk")) return walk(atoi(argv[2]));
+  if (argc > 2 && !strcmp(argv[1], "walk")) return walk(atoi(argv[2]), argc > 3 ? (mtx_json_ws)atoi(argv[3]) : MTX_WS_SPACE);
   if (argc > 1 && !strcmp(argv[1], "match")) return match_lines();
   test_texts();
   test_refused();
