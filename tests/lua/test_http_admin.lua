@@ -98,13 +98,22 @@ function TestAdmin:test_health_lists_and_refusals()
   lu.assertEquals(post("/api/pull", { model = "x" }).status, 501)
 end
 
+function TestAdmin:test_page()
+  lu.assertEquals(get("/").body, "Ollama is running")
+  local r = get("/", { Accept = "text/html,*/*" })
+  lu.assertStrContains(r.headers["content-type"], "text/html")
+  lu.assertStrContains(r.headers["content-security-policy"], "script-src 'self'")
+  lu.assertNotStrContains(r.body, "<script>")
+  for path in r.body:gmatch('"(/app[^"]*)"') do lu.assertEquals(get(path).status, 200) end
+end
+
 TestRoutes = {}
 TestRoutes.tearDown = stop
 
 -- The whole live table: no key, a user's key, an admin key.
 function TestRoutes:test_walk_with_each_key()
   start({ api_key = "user", admin_key = "admin" })
-  local open = { ["GET /health"] = true, ["GET /v1/health"] = true, ["GET /ready"] = true, ["GET /"] = true }
+  local open = { ["GET /health"] = true, ["GET /v1/health"] = true, ["GET /ready"] = true, ["GET /"] = true, ["GET /app.js"] = true, ["GET /app.css"] = true }
   local function call(route, key)
     local path = route.path:gsub("/[:*]%w+", "/x")
     local body = route.method ~= "GET" and route.method ~= "HEAD" and "{}" or nil
