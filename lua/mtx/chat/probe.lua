@@ -1,0 +1,57 @@
+-- SPDX-License-Identifier: MIT
+-- What a template can take, found by rendering small conversations through it.
+--
+-- Words in the source mislead (a template may name `tools` only to refuse them);
+-- what a render shows does not. probe(renders) calls renders(messages, tools,
+-- kwargs) -> text or nil, and gives the set
+--   system        a leading system turn shows      system_late  one later in the chat shows
+--   tools         tool definitions show            tool_role    results of calls show
+--   tool_calls    an assistant's calls show        calls_beside_text  they do next to a text
+--   arguments     "object" or "string": the form of a call's arguments that comes out as JSON
+--   parts         content must be a list of parts  thinking     enable_thinking (or thinking) changes the prompt
+local json = require("mtx.json")
+
+local WORD = "Zqprobe7"
+
+local function turn(role, content, more)
+  local m = json.object("role", role, "content", content)
+  for k, v in pairs(more or {}) do m[k] = v end
+  return m
+end
+
+local function shows(text, word) return text ~= nil and text:find(word, 1, true) ~= nil end
+
+local TOOLS = json.array{ json.object("type", "function", "function", json.object("name", WORD, "description", "d",
+  "parameters", json.object("type", "object", "properties", json.object("Zqkey", json.object("type", "string", "description", "k")), "required", json.array{ "Zqkey" }))) }
+
+local function call_history(arguments, text, beside)
+  local call = json.object("id", "abcdefghi", "type", "function", "function", json.object("name", "f", "arguments", arguments))
+  local calls = json.array{ call }
+  return json.array{ turn("user", text("x")), turn("assistant", text(beside or ""), { tool_calls = calls }), turn("tool", text(WORD), { tool_call_id = "abcdefghi", name = "f" }) }
+end
+
+return function(renders)
+  local can = {}
+  local function plain(s) return s end
+  local function as_parts(s) return json.array{ json.object("type", "text", "text", s) } end
+  local text = plain
+  if not shows(renders(json.array{ turn("user", WORD) }), WORD) and shows(renders(json.array{ turn("user", as_parts(WORD)) }), WORD) then
+    can.parts, text = true, as_parts
+  end
+  can.system = shows(renders(json.array{ turn("system", text(WORD)), turn("user", text("x")) }), WORD)
+  can.system_late = shows(renders(json.array{ turn("user", text("x")), turn("assistant", text("y")), turn("system", text(WORD)), turn("user", text("z")) }), WORD)
+  can.tools = shows(renders(json.array{ turn("user", text("x")) }, TOOLS), WORD)
+  local object = renders(call_history(json.object("Zqarg", "v"), text))
+  local str = renders(call_history('{"Zqarg": "v"}', text))
+  -- An object that prints with Python's quotes, or not at all, was meant to be text.
+  local object_shows = shows(object, "Zqarg") and not shows(object, "'Zqarg'")
+  can.arguments = (not object_shows and shows(str, '"Zqarg"')) and "string" or "object"
+  local history = can.arguments == "string" and str or object
+  can.calls_beside_text = shows(renders(call_history(can.arguments == "string" and '{"Zqarg": "v"}' or json.object("Zqarg", "v"), text, "y")), "Zqarg")
+  can.tool_calls, can.tool_role = shows(history, "Zqarg"), shows(history, WORD)
+  for _, name in ipairs{ "enable_thinking", "thinking" } do
+    local history = json.array{ turn("user", text("x")) }
+    if renders(history, nil, { [name] = true }) ~= renders(history, nil, { [name] = false }) then can.thinking = name end
+  end
+  return can
+end
