@@ -13,7 +13,6 @@ dependencies = { "lua >= 5.4, < 5.5" }
 build = {
   type = "make",
   build_target = "module",
-  build_variables = { BUILD = "build/rock" },
   install_target = "install-module",
-  install_variables = { BUILD = "build/rock", LUADIR = "$(LUADIR)", LIBDIR = "$(LIBDIR)" },
+  install_variables = { LUADIR = "$(LUADIR)", LIBDIR = "$(LIBDIR)" },
 }
