@@ -40,16 +40,16 @@ LANES_INLINE uint32x4_t grid_words(const int8_t *e0, const int8_t *e1, const int
   memcpy(&w[3], e3, 4);
   return vld1q_u32(w);
 }
-#define MM_GRID(T, INDEX)                                                                           \
-  LANES_INLINE void mb_grid8_##T(const int8_t (*grid)[8], const INDEX *i, mb w[2]) {                 \
-    for (int h = 0; h < 2; h++)                                                                     \
-      w[h] = vreinterpretq_u8_u32(grid_words(grid[i[0]] + 4 * h, grid[i[1]] + 4 * h, grid[i[2]] + 4 * h, grid[i[3]] + 4 * h)); \
-  }                                                                                                 \
-  LANES_INLINE mb mb_grid4_##T(const int8_t (*grid)[4], const INDEX *i) {                            \
-    return vreinterpretq_u8_u32(grid_words(grid[i[0]], grid[i[1]], grid[i[2]], grid[i[3]]));        \
-  }
-MM_GRID(u8, uint8_t)
-MM_GRID(u32, uint32_t)
-#undef MM_GRID
+// Index of entry `index` of lane i (places: pack_rare.c); high: its upper bits, lane by lane, or NULL.
+#define MM_ENTRY_OF(i) (index[8 * ((i) / 2) + (i) % 2] | (high ? high[i] : 0u))
+
+// Grids of 8 elements: elements 0..3 to w[0], 4..7 to w[1]; of 4 elements: one vector.
+LANES_INLINE void mb_grid8(const int8_t (*grid)[8], const uint8_t *index, const uint32_t *high, mb w[2]) {
+  const int8_t *e0 = grid[MM_ENTRY_OF(0)], *e1 = grid[MM_ENTRY_OF(1)], *e2 = grid[MM_ENTRY_OF(2)], *e3 = grid[MM_ENTRY_OF(3)];
+  for (int h = 0; h < 2; h++) w[h] = vreinterpretq_u8_u32(grid_words(e0 + 4 * h, e1 + 4 * h, e2 + 4 * h, e3 + 4 * h));
+}
+LANES_INLINE mb mb_grid4(const int8_t (*grid)[4], const uint8_t *index, const uint32_t *high) {
+  return vreinterpretq_u8_u32(grid_words(grid[MM_ENTRY_OF(0)], grid[MM_ENTRY_OF(1)], grid[MM_ENTRY_OF(2)], grid[MM_ENTRY_OF(3)]));
+}
 
 #endif
