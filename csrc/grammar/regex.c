@@ -252,7 +252,7 @@ static uint32_t read_class(parser *p) {
       break;
     }
     const size_t at = p->at;
-    uint32_t lo, hi;
+    uint32_t lo = 0, hi;
     if (!read_member(p, &r, &lo)) continue;
     hi = lo;
     if (peek(p) == '-' && p->at + 1 < p->len && p->text[p->at + 1] != ']') {
