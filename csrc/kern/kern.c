@@ -23,7 +23,7 @@ bool mtx_tier_available(mtx_tier t) {
     case MTX_TIER_SCALAR: return true;
     case MTX_TIER_AVX2: return c->avx2;
     case MTX_TIER_AVX512: return c->avx512;
-    case MTX_TIER_AMX: return c->amx;
+    case MTX_TIER_AMX: return false;  // there are no tile kernels: AVX-512 serves these CPUs under its own name
     case MTX_TIER_NEON: return c->neon;
   }
   return false;
