@@ -365,9 +365,15 @@ mtx_code mtx_mask_cache_get(mtx_grammar *g, const mtx_vocab_trie *t, mask_cache 
 
 // ---- warming --------------------------------------------------------------------------------
 
+// Many bytes can come, by an edge or as the first of a call (a counted string
+// just after its quote): the walk then visits most of the trie.
 static bool is_wide(const mtx_grammar *g, const gr_state *s) {
-  if (s->table < 0) return false;
   uint32_t n = 0;
+  for (uint32_t k = 0; k < s->n_calls; k++) {
+    const uint64_t *f = g->rules[g->calls[s->call + k].rule].first;
+    if (__builtin_popcountll(f[0]) + __builtin_popcountll(f[1]) + __builtin_popcountll(f[2]) + __builtin_popcountll(f[3]) >= 64) return true;
+  }
+  if (s->table < 0) return false;
   for (int b = 0; b < 256; b++) n += g->tables[s->table][b] >= 0;
   return n >= 64;
 }
