@@ -3,6 +3,7 @@
 // ATTN_ROWS: queries that share the loads of one pass (register budget);
 // ATTN_VARIANTS: the functions for 1 to ATTN_ROWS queries and their tables.
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "kern/attn.h"
@@ -77,12 +78,12 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
 // ---- scores and values -----------------------------------------------------------
 
 // s[r][0..P) = q_r . k for R queries: R x 2 accumulators, d in order.
-#define SCORES(R)                                                                       \
-  static void scores_##R(const float *const *q, const float *k, int dk, float *s) {     \
+#define SCORES_AS(NAME, R, T, LOAD)                                                     \
+  static void NAME##_##R(const float *const *q, const T *k, int dk, float *s) {         \
     vf a[R], b[R];                                                                     \
     for (int r = 0; r < R; r++) a[r] = b[r] = vf_zero();                            \
     for (int d = 0; d < dk; d++) {                                                      \
-      vf k0 = vf_load(k + d * P), k1 = vf_load(k + d * P + 16);                      \
+      vf k0 = LOAD(k + d * P), k1 = LOAD(k + d * P + 16);                               \
       for (int r = 0; r < R; r++) {                                                     \
         vf x = vf_set1(q[r][d]);                                                       \
         a[r] = vf_fma(x, k0, a[r]);                                                    \
@@ -94,15 +95,15 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
 
 // o[r] = o[r] * corr[r] + sum over j in [j0, j1) of p[r][j] * v[j], j in order, for
 // N x 16 floats of R rows at a time: R x N accumulators.
-#define VALUES_PART(R, N)                                                                    \
+#define VALUES_PART(R, N, T, LOAD)                                                           \
   for (; d + 16 * N <= dvp; d += 16 * N) {                                                   \
     vf a[R][N];                                                                             \
     for (int r = 0; r < R; r++)                                                              \
       for (int i = 0; i < N; i++) a[r][i] = vf_mul(vf_load(o[r] + d + 16 * i), vf_set1(corr[r])); \
     for (int j = j0; j < j1; j++) {                                                          \
-      const float *row = v + j * dvp + d;                                                    \
+      const T *row = v + j * dvp + d;                                                        \
       vf x[N];                                                                              \
-      for (int i = 0; i < N; i++) x[i] = vf_load(row + 16 * i);                             \
+      for (int i = 0; i < N; i++) x[i] = LOAD(row + 16 * i);                             \
       for (int r = 0; r < R; r++) {                                                          \
         vf w = vf_set1(p[r * P + j]);                                                       \
         for (int i = 0; i < N; i++) a[r][i] = vf_fma(w, x[i], a[r][i]);                     \
@@ -112,15 +113,22 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
       for (int i = 0; i < N; i++) vf_store(o[r] + d + 16 * i, a[r][i]);                     \
   }
 
-#define VALUES(R, N)                                                                                                 \
-  static void values_##R(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o) { \
-    int d = 0;                                                                                                       \
-    VALUES_PART(R, N)                                                                                                \
-    VALUES_PART(R, 1)                                                                                                \
+#define VALUES_AS(NAME, R, N, T, LOAD)                                                                                 \
+  static void NAME##_##R(const float *p, const T *v, int dvp, int j0, int j1, const float *corr, float *const *o) {    \
+    int d = 0;                                                                                                         \
+    VALUES_PART(R, N, T, LOAD)                                                                                         \
+    VALUES_PART(R, 1, T, LOAD)                                                                                         \
   }
+
+// On floats, and straight from half-precision pages: when one pass is all that a
+// page is needed for (decoding), unpacking it first would cost more than it saves.
+#define SCORES(R) SCORES_AS(scores, R, float, vf_load) SCORES_AS(scores_f16, R, uint16_t, vf_load_f16)
+#define VALUES(R, N) VALUES_AS(values, R, N, float, vf_load) VALUES_AS(values_f16, R, N, uint16_t, vf_load_f16)
 
 typedef void (*scores_fn)(const float *const *q, const float *k, int dk, float *s);
 typedef void (*values_fn)(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o);
+typedef void (*scores_f16_fn)(const float *const *q, const uint16_t *k, int dk, float *s);
+typedef void (*values_f16_fn)(const float *p, const uint16_t *v, int dvp, int j0, int j1, const float *corr, float *const *o);
 
 ATTN_VARIANTS
 
@@ -182,8 +190,9 @@ static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0,
 // A page against n <= ATTN_ROWS queries, each of which sees part [lo, hi) of it.
 // The part all see is done together; what only some see comes before or after it,
 // so every query adds its tokens in order and touches no token it does not see.
-static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, const float *v, int64_t t0, const int *lo, const int *hi,
-                      row_state *st, float *s, float *o, int dvp) {
+// The page's keys and values are floats (k, v), or half floats (k16, v16) when k is NULL.
+static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, const float *v, const uint16_t *k16, const uint16_t *v16, int64_t t0,
+                      const int *lo, const int *hi, row_state *st, float *s, float *o, int dvp) {
   const float *q[ATTN_ROWS];
   float *row[ATTN_ROWS], corr[ATTN_ROWS];
   int all_lo = 0, all_hi = P;
@@ -194,21 +203,27 @@ static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, con
     if (hi[i] < all_hi) all_hi = hi[i];
   }
   if (all_hi < all_lo) all_hi = all_lo;
-  scores_of[n - 1](q, k, t->dk, s);
+  if (k) scores_of[n - 1](q, k, t->dk, s);
+  else scores_f16_of[n - 1](q, k16, t->dk, s);
   for (int i = 0; i < n; i++) {
     corr[i] = soften(t, &t->query[r0 + i], t0, lo[i], hi[i], s + i * P, &st[r0 + i]);
     if (lo[i] < all_lo) {
-      values_1(s + i * P, v, dvp, lo[i], hi[i] < all_lo ? hi[i] : all_lo, &corr[i], &row[i]);
+      int to = hi[i] < all_lo ? hi[i] : all_lo;
+      if (v) values_1(s + i * P, v, dvp, lo[i], to, &corr[i], &row[i]);
+      else values_f16_1(s + i * P, v16, dvp, lo[i], to, &corr[i], &row[i]);
       corr[i] = 1.0f;
     }
   }
   if (all_lo < all_hi) {
-    values_of[n - 1](s, v, dvp, all_lo, all_hi, corr, row);
+    if (v) values_of[n - 1](s, v, dvp, all_lo, all_hi, corr, row);
+    else values_f16_of[n - 1](s, v16, dvp, all_lo, all_hi, corr, row);
     for (int i = 0; i < n; i++) corr[i] = 1.0f;
   }
   for (int i = 0; i < n; i++) {
     int from = lo[i] > all_hi ? lo[i] : all_hi;
-    if (from < hi[i]) values_1(s + i * P, v, dvp, from, hi[i], &corr[i], &row[i]);
+    if (from >= hi[i]) continue;
+    if (v) values_1(s + i * P, v, dvp, from, hi[i], &corr[i], &row[i]);
+    else values_f16_1(s + i * P, v16, dvp, from, hi[i], &corr[i], &row[i]);
   }
 }
 
@@ -218,6 +233,7 @@ static void tile(const mtx_attn_tile *t) {
   int dvp = round16(t->dv);
   float *kbuf = t->scratch, *vbuf = kbuf + (size_t)t->dk * P, *s = vbuf + (size_t)dvp * P, *o = s + (size_t)t->n * P;
   row_state st[MTX_ATTN_MAX_TILE];
+  bool direct = t->type == MTX_KV_F16 && t->dv == dvp && t->n <= ATTN_ROWS;
   int64_t first = INT64_MAX, last = 0;
   for (int r = 0; r < t->n; r++) {
     const mtx_attn_query *q = &t->query[r];
@@ -232,14 +248,15 @@ static void tile(const mtx_attn_tile *t) {
     const uint8_t *base = t->pages[page];
     int64_t t0 = page * P;
     if (t0 + P < last) prefetch_page(t, t->pages[page + 1]);
-    const float *k = load_k(t->type, base + t->k_off, t->dk, kbuf);
-    const float *v = load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vbuf);
+    const uint16_t *k16 = (const uint16_t *)(base + t->k_off), *v16 = (const uint16_t *)(base + t->v_off);
+    const float *k = direct ? NULL : load_k(t->type, base + t->k_off, t->dk, kbuf);
+    const float *v = direct ? NULL : load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vbuf);
     int lo[ATTN_ROWS] = {0}, hi[ATTN_ROWS] = {0}, n = 0, r0 = 0;
     for (int r = 0; r <= t->n; r++) {
       int a = 0, b = 0;
       if (r < t->n) a = clamp_page(t->query[r].begin - t0), b = clamp_page(t->query[r].end - t0);
       if (n > 0 && (n == ATTN_ROWS || a >= b)) {
-        page_rows(t, r0, n, k, v, t0, lo, hi, st, s, o, dvp);
+        page_rows(t, r0, n, k, v, k16, v16, t0, lo, hi, st, s, o, dvp);
         n = 0;
       }
       if (a >= b) continue;
