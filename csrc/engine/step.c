@@ -177,7 +177,8 @@ mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const
   size_t width = (size_t)mtx_model_get_info(c->model)->n_out;
   for (int at = 0; at < n_rows;) {
     int n = cut_at_snapshot(c, rows + at, n_rows - at), part_outs;
-    if ((code = run_rows(c, rows + at, n, c->outputs + (size_t)done_outs * width, &part_outs, err))) return code;
+    float *out = c->outputs ? c->outputs + (size_t)done_outs * width : NULL;  // NULL: no row wants any
+    if ((code = run_rows(c, rows + at, n, out, &part_outs, err))) return code;
     done_outs += part_outs;
     at += n;
   }
