@@ -166,7 +166,7 @@ static bool find_pair(product *p, pair s, uint32_t *to) {
 static bool product_edges(product *p, mtx_cdfa *d, pair s) {
   static const cd_state none = {0, 0, false};
   const cd_state *a = s.x == DEAD ? &none : p->x->states + s.x, *b = s.y == DEAD ? &none : p->y->states + s.y;
-  const cd_edge *ea = p->x->edges + a->edge, *eb = p->y->edges + b->edge;
+  const cd_edge *ea = a->n_edges ? p->x->edges + a->edge : NULL, *eb = b->n_edges ? p->y->edges + b->edge : NULL;
   uint32_t i = 0, k = 0;
   for (uint32_t c = 0; c <= 0x10ffff;) {
     while (i < a->n_edges && ea[i].hi < c) i++;
