@@ -145,7 +145,9 @@ asan-c: ## only the C tests under AddressSanitizer and UBSan
 	@BUILD=build/asan TESTS=c sh tests/run.sh
 
 neon-check: ## build the kernels for aarch64 and run their tests under qemu-user
-	$(MAKE) CC=aarch64-linux-gnu-gcc BUILD=build/neon $(patsubst tests/%.c,build/neon/tests/%,$(wildcard tests/kern/test_*.c))
+	$(MAKE) CC=aarch64-linux-gnu-gcc BUILD=build/neon build/neon/libmtx.a
+	@# gcc 12 for aarch64 stops with an internal error on a test at -O3; the kernels keep it
+	$(MAKE) CC=aarch64-linux-gnu-gcc BUILD=build/neon OPT=-O1 $(patsubst tests/%.c,build/neon/tests/%,$(wildcard tests/kern/test_*.c))
 	@BUILD=build/neon TESTS=kern RUNNER="qemu-aarch64 -L /usr/aarch64-linux-gnu" sh tests/run.sh
 
 # The parsers are what is fuzzed: the kernels would take minutes to instrument.
