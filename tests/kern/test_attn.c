@@ -80,12 +80,9 @@ static double reference(const scene *s, const shape *h, int i, int d) {
 }
 
 static void check_shape(const shape *h) {
-  static scene a;
+  static scene a, b;
   static const float tolerance[] = {2e-6f, 2e-3f, 2e-2f, 2e-2f};
-#if defined(__x86_64__)
-  static scene b;
   uint64_t seed = rng;
-#endif
   make(&a, h, &mtx_attn_scalar);
   mtx_attn_scalar.tile(&a.tile);
   double worst = 0;
@@ -94,15 +91,18 @@ static void check_shape(const shape *h) {
   // A score of hundreds carries its own rounding into the exponent.
   CHECK(worst <= tolerance[h->type] * fmax(1.0, h->spread), "type %d dk %d dv %d tokens %d: off by %g", h->type, h->dk, h->dv, h->n_tokens, worst);
 #if defined(__x86_64__)
-  const mtx_attn_kernels *tiers[] = {&mtx_attn_avx2, &mtx_attn_avx512};
-  for (int t = 0; t < 2; t++) {
-    if (!mtx_tier_available(t ? MTX_TIER_AVX512 : MTX_TIER_AVX2)) continue;
+  static const struct { mtx_tier tier; const mtx_attn_kernels *kernels; } tiers[] = {{MTX_TIER_AVX2, &mtx_attn_avx2}, {MTX_TIER_AVX512, &mtx_attn_avx512}};
+#else
+  static const struct { mtx_tier tier; const mtx_attn_kernels *kernels; } tiers[] = {{MTX_TIER_NEON, &mtx_attn_neon}};
+#endif
+  for (int t = 0; t < (int)(sizeof tiers / sizeof *tiers); t++) {
+    if (!mtx_tier_available(tiers[t].tier)) continue;
     rng = seed;
-    make(&b, h, tiers[t]);
+    make(&b, h, tiers[t].kernels);
     for (int i = 0; i < (h->n_tokens + P - 1) / P; i++)
-      CHECK(memcmp(a.page[i], b.page[i], head_bytes(h->type, h->dk) + head_bytes(h->type, h->dv)) == 0, "tier %d stores other bytes", t + 1);
-    tiers[t]->tile(&b.tile);
-    CHECK(memcmp(a.out, b.out, (size_t)(h->n_q * h->dv) * 4) == 0, "tier %d type %d dk %d dv %d: other bits", t + 1, h->type, h->dk, h->dv);
+      CHECK(memcmp(a.page[i], b.page[i], head_bytes(h->type, h->dk) + head_bytes(h->type, h->dv)) == 0, "tier %d stores other bytes", (int)tiers[t].tier);
+    tiers[t].kernels->tile(&b.tile);
+    CHECK(memcmp(a.out, b.out, (size_t)(h->n_q * h->dv) * 4) == 0, "tier %d type %d dk %d dv %d: other bits", (int)tiers[t].tier, h->type, h->dk, h->dv);
     for (int i = 0; i < h->n_q; i++) {  // alone
       mtx_attn_tile one = b.tile;
       float out[80];
@@ -110,12 +110,11 @@ static void check_shape(const shape *h) {
       q.out = out;
       one.n = 1;
       one.query = &q;
-      tiers[t]->tile(&one);
+      tiers[t].kernels->tile(&one);
       CHECK(memcmp(out, b.out + i * h->dv, (size_t)h->dv * 4) == 0, "query %d differs alone", i);
     }
     drop(&b);
   }
-#endif
   drop(&a);
 }
 
