@@ -2,7 +2,7 @@
 -- The output parser: thoughts, calls and text, whole and cut at every place; deltas
 -- only append, and the joined result never depends on the cuts.
 local lu = require("luaunit")
-local output = require("mtx.serve.output")
+local output = require("mtx.parse.output")
 
 local function join(events)
   local r = { text = "", thinking = "", calls = {} }

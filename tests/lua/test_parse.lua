@@ -83,7 +83,7 @@ end
 
 -- Thoughts are split off first, and a call written inside one is none.
 function TestParse:test_chain_with_thoughts()
-  local output = require("mtx.serve.output")
+  local output = require("mtx.parse.output")
   local p = parse.chain(output.new({ think = "<think></think>", names = {}, calls = false }), parse.new(parse.by_name("mistral")))
   local kinds = {}
   local function take(events)

@@ -51,12 +51,20 @@ end
 
 -- name="..." pieces: <parameter=key>value</parameter> and its like.
 local function parameters(body, pattern)
-  local args, any = json.object(), false
+  local args = json.object()
   for key, value in body:gmatch(pattern) do
     args[key] = plain_value((value:gsub("^\n", ""):gsub("\n$", "")))
-    any = true
   end
-  return args, any
+  return args
+end
+
+-- calls() of a format whose calls are a name around parameters; patterns: of (name, inside) and of (key, value).
+local function tagged_calls(call, parameter)
+  return function(body)
+    local calls = {}
+    for name, inner in body:gmatch(call) do calls[#calls + 1] = { name = name, arguments = json.encode(parameters(inner, parameter)) } end
+    return calls
+  end
 end
 
 -- {json} after a name: "name" .. gap .. "{...}".
@@ -136,14 +144,7 @@ add({
 add({
   name = "qwen_xml", open = { "<tool_call>", "<seed:tool_call>" }, close = { "</tool_call>", "</seed:tool_call>" },
   detect = function(t) return has(t, "<function=", "<parameter=") end,
-  calls = function(body)
-    local calls = {}
-    for name, inner in body:gmatch("<function=([^>\n]+)>(.-)</function>") do
-      local args = parameters(inner, "<parameter=([^>\n]+)>(.-)</parameter>")
-      calls[#calls + 1] = { name = name, arguments = json.encode(args) }
-    end
-    return calls
-  end,
+  calls = tagged_calls("<function=([^>\n]+)>(.-)</function>", "<parameter=([^>\n]+)>(.-)</parameter>"),
 })
 
 -- Functionary 3.1: <function=NAME>{json}</function>, without a frame.
@@ -160,14 +161,7 @@ add({
 add({
   name = "minimax", open = { "<minimax:tool_call>" }, close = { "</minimax:tool_call>" },
   detect = function(t) return has(t, "<minimax:tool_call>") or has(t, "minimax:tool_call", "<invoke name=") end,
-  calls = function(body)
-    local calls = {}
-    for name, inner in body:gmatch('<invoke name="([^"]+)">(.-)</invoke>') do
-      local args = parameters(inner, '<parameter name="([^"]+)">(.-)</parameter>')
-      calls[#calls + 1] = { name = name, arguments = json.encode(args) }
-    end
-    return calls
-  end,
+  calls = tagged_calls('<invoke name="([^"]+)">(.-)</invoke>', '<parameter name="([^"]+)">(.-)</parameter>'),
 })
 
 -- Command R7B: a JSON list between action marks; Command R+ writes Action: and a fence.
@@ -223,7 +217,7 @@ add({
 })
 add({ name = "firefunction", open = { "functools" }, close = nil, detect = function(t) return has(t, "functools[") end, calls = json_calls })
 
--- Llama 3.x: JSON after the Python mark (or alone, which serve/output.lua reads).
+-- Llama 3.x: JSON after the Python mark (or alone, which output.lua reads).
 add({
   name = "llama3", open = { "<|python_tag|>" }, close = nil, bare_json = true,
   detect = function(t) return has(t, "<|python_tag|>") end,

@@ -9,13 +9,14 @@
 -- the text is cut; what is no call after all comes back as text, nothing is lost.
 -- A call is given out when its closing mark has come.
 local formats = require("mtx.parse.formats")
+local marks = require("mtx.parse.marks")
 
 local parse = {}
 local Parser = {}
 Parser.__index = Parser
 
 -- The format whose marks a template contains | nil. Hermes' JSON in <tool_call>
--- is serve/output.lua's, which also streams its arguments.
+-- is output.lua's, which also streams its arguments.
 function parse.detect(template)
   for _, f in ipairs(formats) do
     if f.detect(template) then return f end
@@ -43,29 +44,6 @@ function parse.by_name(name)
 end
 
 function parse.new(format) return setmetatable({ f = format, buf = "", index = -1 }, Parser) end
-
--- The longest end of s that could be the beginning of a mark.
-local function held(s, marks)
-  local most = 0
-  for _, m in ipairs(marks) do
-    for k = math.min(#m - 1, #s), most + 1, -1 do
-      if s:sub(-k) == m:sub(1, k) then
-        most = k
-        break
-      end
-    end
-  end
-  return most
-end
-
-local function first_mark(s, marks)
-  local at, mark
-  for _, m in ipairs(marks) do
-    local i = s:find(m, 1, true)
-    if i and (not at or i < at or (i == at and #m > #mark)) then at, mark = i, m end
-  end
-  return at, mark
-end
 
 local function give_text(self, text, out)
   -- Blanks between two calls belong to neither.
@@ -103,9 +81,9 @@ function Parser:feed(piece)
   self.buf = self.buf .. piece
   while true do
     if not self.mark then
-      local at, mark = first_mark(self.buf, self.f.open)
+      local at, mark = marks.first(self.buf, self.f.open)
       -- A longer mark may still be growing at the same place.
-      local keep = held(self.buf, self.f.open)
+      local keep = marks.held(self.buf, self.f.open)
       if not at or (keep > 0 and #self.buf - keep + 1 < at) then
         give_text(self, self.buf:sub(1, #self.buf - keep), out)
         self.buf = keep > 0 and self.buf:sub(-keep) or ""
@@ -115,7 +93,7 @@ function Parser:feed(piece)
       self.mark, self.buf = mark, self.buf:sub(at + #mark)
     end
     if not self.f.close then return out end  -- runs to the end of the answer
-    local at, tail = first_mark(self.buf, self.f.close)
+    local at, tail = marks.first(self.buf, self.f.close)
     if not at then return out end
     local body = self.buf:sub(1, at - 1)
     self.buf = self.buf:sub(at + #tail)

@@ -5,7 +5,7 @@
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local json = require("mtx.json")
-local output = require("mtx.serve.output")
+local output = require("mtx.parse.output")
 
 local grammar = {}
 

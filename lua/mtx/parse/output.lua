@@ -4,6 +4,7 @@
 -- arguments go out as the model writes them, and what turns out to be no call
 -- comes back as text instead of being lost.
 local json = require("mtx.json")
+local marks = require("mtx.parse.marks")
 
 local output = {}
 
@@ -43,20 +44,6 @@ function output.opened(text)
     if text:find(pair[1]:gsub("%p", "%%%0") .. "%s*$") then return true end
   end
   return false
-end
-
--- The longest end of s that is a proper beginning of one of the tags.
-local function held(s, tags)
-  local most = 0
-  for _, tag in ipairs(tags) do
-    for k = math.min(#tag - 1, #s), most + 1, -1 do
-      if s:sub(-k) == tag:sub(1, k) then
-        most = k
-        break
-      end
-    end
-  end
-  return most
 end
 
 function Parser:begin_call()
@@ -203,13 +190,9 @@ function Parser:feed(text)
       if not self.open or first:sub(1, n) ~= self.open:sub(1, n) then self.said = true end
     end
     local tags = tags_of(self)
-    local at, tag
-    for _, t in ipairs(tags) do
-      local i = self.buf:find(t, 1, true)
-      if i and (not at or i < at) then at, tag = i, t end
-    end
+    local at, tag = marks.first(self.buf, tags)
     if not at then
-      local keep = held(self.buf, tags)
+      local keep = marks.held(self.buf, tags)
       give(self, self.buf:sub(1, #self.buf - keep), out)
       self.buf = keep > 0 and self.buf:sub(-keep) or ""
       return out
