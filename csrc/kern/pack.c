@@ -2,41 +2,11 @@
 // File blocks of one row <-> its lane of a packed group (layouts: matmul.h).
 //
 // Only a re-ordering of bits: `get` gives back the bytes of the file, so a packed
-// matrix can still be decoded exactly. Words of 4 bytes are handled at once: word
-// v of a block is its elements 4v..4v+3, one byte each.
+// matrix can still be decoded exactly.
 #include <string.h>
 
 #include "kern/matmul.h"
-#include "quant/half.h"
-
-static uint32_t rd(const uint8_t *p) {
-  uint32_t u;
-  memcpy(&u, p, 4);
-  return u;
-}
-static void wr(uint8_t *p, uint32_t u) { memcpy(p, &u, 4); }
-static void copy2(uint8_t *dst, const uint8_t *src) { memcpy(dst, src, 2); }
-
-// The lane's word of byte vector v.
-static uint8_t *at(uint8_t *q, int v, int lane) { return q + 64 * v + 4 * lane; }
-static const uint8_t *cat(const uint8_t *q, int v, int lane) { return q + 64 * v + 4 * lane; }
-
-// ---- bits: a word of one bit per byte <-> 4 neighbouring bits ----------------
-
-static uint32_t spread4(uint32_t n) { return (n * 0x00204081u) & 0x01010101u; }
-static uint32_t gather4(uint32_t w) { return ((w & 0x01010101u) * 0x10204080u) >> 28; }
-
-// 32 bits in element order <-> the high-bit word (bit v of byte t = element 4v + t).
-static uint32_t bits_put(uint32_t qh) {
-  uint32_t h = 0;
-  for (int v = 0; v < 8; v++) h |= spread4(qh >> 4 * v & 15) << v;
-  return h;
-}
-static uint32_t bits_get(uint32_t h) {
-  uint32_t qh = 0;
-  for (int v = 0; v < 8; v++) qh |= gather4(h >> v) << 4 * v;
-  return qh;
-}
+#include "kern/pack_words.h"
 
 // ---- blocks of 32: f16 scale [f16 minimum] [32 high bits] 16 bytes of nibbles -----
 // The file's byte j holds elements j and j + 16: the packed order already.
@@ -166,10 +136,8 @@ static void put_q5_k(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uint8
   copy2(ss + 32 + 2 * lane, blk + 2);
   put_k_scales(blk + 4, lane, s);
   for (int b = 0; b < 8; b++) {
-    uint32_t h = 0;
-    for (int v = 0; v < 8; v++) h |= (rd(blk + 16 + 4 * v) >> b & 0x01010101u) << v;
     put_pair(blk + 48 + 32 * (b / 2), b & 1, lane, q + 320 * b);
-    wr(at(q + 320 * b, 4, lane), h);
+    wr(at(q + 320 * b, 4, lane), plane_put(blk + 16, b));
   }
 }
 static void get_q5_k(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s, const uint8_t *ss) {
@@ -178,8 +146,7 @@ static void get_q5_k(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s,
   copy2(blk + 2, ss + 32 + 2 * lane);
   get_k_scales(blk + 4, lane, s);
   for (int b = 0; b < 8; b++) {
-    uint32_t h = rd(cat(q + 320 * b, 4, lane));
-    for (int v = 0; v < 8; v++) wr(blk + 16 + 4 * v, rd(blk + 16 + 4 * v) | (h >> v & 0x01010101u) << b);
+    plane_get(blk + 16, b, rd(cat(q + 320 * b, 4, lane)));
     get_pair(blk + 48 + 32 * (b / 2), b & 1, lane, q + 320 * b);
   }
 }
@@ -193,11 +160,7 @@ static void put_q6_k(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uint8
     s[lane] = blk[192 + 2 * b];
     s[16 + lane] = blk[193 + 2 * b];
     put_pair(ql, b >> 1 & 1, lane, q);
-    for (int g = 0; g < 2; g++) {
-      uint32_t h = 0;
-      for (int v = 0; v < 4; v++) h |= (rd(qh + 16 * g + 4 * v) >> 2 * (b & 3) & 0x03030303u) << 2 * v;
-      wr(at(q, 4 + g, lane), h);
-    }
+    put_pairs(qh, 2 * (b & 3), lane, q + 256);
   }
 }
 static void get_q6_k(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s, const uint8_t *ss) {
@@ -208,13 +171,7 @@ static void get_q6_k(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s,
     blk[192 + 2 * b] = s[lane];
     blk[193 + 2 * b] = s[16 + lane];
     get_pair(ql, b >> 1 & 1, lane, q);
-    for (int g = 0; g < 2; g++) {
-      uint32_t h = rd(cat(q, 4 + g, lane));
-      for (int v = 0; v < 4; v++) {
-        uint8_t *w = qh + 16 * g + 4 * v;
-        wr(w, rd(w) | (h >> 2 * v & 0x03030303u) << 2 * (b & 3));
-      }
-    }
+    get_pairs(qh, 2 * (b & 3), lane, q + 256);
   }
 }
 

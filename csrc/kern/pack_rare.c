@@ -24,38 +24,7 @@
 #include <string.h>
 
 #include "kern/matmul.h"
-#include "quant/half.h"
-
-static uint32_t rd(const uint8_t *p) {
-  uint32_t u;
-  memcpy(&u, p, 4);
-  return u;
-}
-static void wr(uint8_t *p, uint32_t u) { memcpy(p, &u, 4); }
-static void copy2(uint8_t *dst, const uint8_t *src) { memcpy(dst, src, 2); }
-static uint8_t *at(uint8_t *q, int v, int lane) { return q + 64 * v + 4 * lane; }
-static const uint8_t *cat(const uint8_t *q, int v, int lane) { return q + 64 * v + 4 * lane; }
-
-static uint32_t spread4(uint32_t n) { return (n * 0x00204081u) & 0x01010101u; }
-static uint32_t gather4(uint32_t w) { return ((w & 0x01010101u) * 0x10204080u) >> 28; }
-
-// ---- two-bit vectors: vector v in bits 2 (v mod 4) of byte vector v / 4 -------
-
-// Two bits of 32 neighbouring bytes, from bit `shift` on.
-static void put_pairs(const uint8_t *src, int shift, int lane, uint8_t *q) {
-  for (int g = 0; g < 2; g++) {
-    uint32_t w = 0;
-    for (int v = 0; v < 4; v++) w |= (rd(src + 16 * g + 4 * v) >> shift & 0x03030303u) << 2 * v;
-    wr(at(q, g, lane), w);
-  }
-}
-// Adds to bytes that start as zeros.
-static void get_pairs(uint8_t *dst, int shift, int lane, const uint8_t *q) {
-  for (int v = 0; v < 8; v++) {
-    uint32_t w = rd(cat(q, v / 4, lane)) >> 2 * (v % 4) & 0x03030303u;
-    wr(dst + 4 * v, rd(dst + 4 * v) | w << shift);
-  }
-}
+#include "kern/pack_words.h"
 
 static void put_q2_k(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uint8_t *ss) {
   for (int i = 0; i < 8; i++) {
@@ -78,9 +47,7 @@ static void get_q2_k(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s,
 static void put_q3_k(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uint8_t *ss) {
   for (int i = 0; i < 8; i++, q += 192, s += 32) {
     put_pairs(blk + 32 + 32 * (i / 4), 2 * (i % 4), lane, q);
-    uint32_t high = 0;
-    for (int v = 0; v < 8; v++) high |= (rd(blk + 4 * v) >> i & 0x01010101u) << v;
-    wr(at(q, 2, lane), high);
+    wr(at(q, 2, lane), plane_put(blk, i));
     for (int h = 0; h < 2; h++) {
       int g = 2 * i + h;
       int sc = (blk[96 + g % 8] >> 4 * (g / 8) & 15) | (blk[104 + g % 4] >> 2 * (g / 4) & 3) << 4;
@@ -93,8 +60,7 @@ static void get_q3_k(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s,
   memset(blk, 0, 108);
   for (int i = 0; i < 8; i++, q += 192, s += 32) {
     get_pairs(blk + 32 + 32 * (i / 4), 2 * (i % 4), lane, q);
-    uint32_t high = rd(cat(q, 2, lane));
-    for (int v = 0; v < 8; v++) wr(blk + 4 * v, rd(blk + 4 * v) | (high >> v & 0x01010101u) << i);
+    plane_get(blk, i, rd(cat(q, 2, lane)));
     for (int h = 0; h < 2; h++) {
       int g = 2 * i + h, sc = (int8_t)s[16 * h + lane] + 32;
       blk[96 + g % 8] = (uint8_t)(blk[96 + g % 8] | (sc & 15) << 4 * (g / 8));
@@ -133,19 +99,11 @@ static void get_q2_0(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s,
 }
 
 static void put_q1_0(const uint8_t *blk, int lane, uint8_t *q, uint8_t *s, uint8_t *ss) {
-  for (int i = 0; i < 4; i++) {
-    uint32_t bits = rd(blk + 2 + 4 * i), w = 0;
-    for (int v = 0; v < 8; v++) w |= spread4(bits >> 4 * v & 15) << v;
-    wr(at(q, i, lane), w);
-  }
+  for (int i = 0; i < 4; i++) wr(at(q, i, lane), bits_put(rd(blk + 2 + 4 * i)));
   copy2(ss + 2 * lane, blk);
 }
 static void get_q1_0(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s, const uint8_t *ss) {
-  for (int i = 0; i < 4; i++) {
-    uint32_t w = rd(cat(q, i, lane)), bits = 0;
-    for (int v = 0; v < 8; v++) bits |= gather4(w >> v) << 4 * v;
-    wr(blk + 2 + 4 * i, bits);
-  }
+  for (int i = 0; i < 4; i++) wr(blk + 2 + 4 * i, bits_get(rd(cat(q, i, lane))));
   copy2(blk, ss + 2 * lane);
 }
 
