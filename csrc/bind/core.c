@@ -26,6 +26,23 @@ int mtx_bind_fail(lua_State *L, const mtx_err *err) {
   return 3;
 }
 
+void mtx_bind_new_type(lua_State *L, const char *name, const luaL_Reg *meta, const luaL_Reg *methods) {
+  if (luaL_newmetatable(L, name)) {
+    if (meta) luaL_setfuncs(L, meta, 0);
+    if (methods) {
+      lua_newtable(L);
+      luaL_setfuncs(L, methods, 0);
+      lua_setfield(L, -2, "__index");
+    }
+  }
+  lua_pop(L, 1);
+}
+
+void mtx_bind_set_integer(lua_State *L, const char *name, int64_t v) {
+  lua_pushinteger(L, v);
+  lua_setfield(L, -2, name);
+}
+
 int luaopen_mtx_core(lua_State *L) {
   lua_newtable(L);
   for (size_t i = 0; i < sizeof OPENERS / sizeof *OPENERS; i++) {

@@ -3,7 +3,9 @@
 #ifndef MTX_BIND_CORE_H
 #define MTX_BIND_CORE_H
 
+#include <lauxlib.h>
 #include <lua.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -11,6 +13,12 @@ __attribute__((visibility("default"))) int luaopen_mtx_core(lua_State *L);
 
 // Pushes nil, "file: key: message", "code"; returns 3: `return mtx_bind_fail(L, &err);`
 int mtx_bind_fail(lua_State *L, const mtx_err *err);
+
+// Makes the metatable `name` with `meta` and, as its __index, a table of `methods` (either may be NULL).
+void mtx_bind_new_type(lua_State *L, const char *name, const luaL_Reg *meta, const luaL_Reg *methods);
+
+// t[name] = v for the table on top of the stack.
+void mtx_bind_set_integer(lua_State *L, const char *name, int64_t v);
 
 // Openers, one per file of this folder, listed in core.c.
 int mtx_bind_gguf(lua_State *L);

@@ -161,11 +161,6 @@ static int l_engine_cancel(lua_State *L) {
 
 // ---- events ------------------------------------------------------------------------
 
-static void set_integer(lua_State *L, const char *name, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static void set_number(lua_State *L, const char *name, double v) {
   lua_pushnumber(L, v);
   lua_setfield(L, -2, name);
@@ -176,7 +171,7 @@ static void push_top(lua_State *L, const mtx_event *ev, const mtx_token_logprob 
   for (int32_t i = 0; i < t->n_top; i++) {
     const mtx_logprob *p = &ev->top[t->top + (size_t)i];
     lua_createtable(L, 0, 2);
-    set_integer(L, "id", p->id);
+    mtx_bind_set_integer(L, "id", p->id);
     set_number(L, "logprob", p->logprob);
     lua_rawseti(L, -2, i + 1);
   }
@@ -186,7 +181,7 @@ static void push_logprobs(lua_State *L, const mtx_event *ev) {
   lua_createtable(L, (int)ev->n_logprobs, 0);
   for (size_t i = 0; i < ev->n_logprobs; i++) {
     lua_createtable(L, 0, 3);
-    set_integer(L, "id", ev->logprobs[i].id);
+    mtx_bind_set_integer(L, "id", ev->logprobs[i].id);
     set_number(L, "logprob", ev->logprobs[i].logprob);
     push_top(L, ev, &ev->logprobs[i]);
     lua_setfield(L, -2, "top");
@@ -197,7 +192,7 @@ static void push_logprobs(lua_State *L, const mtx_event *ev) {
 static void push_done(lua_State *L, const mtx_event *ev) {
   lua_pushstring(L, mtx_done_reason_name(ev->reason));
   lua_setfield(L, -2, "reason");
-  set_integer(L, "n_generated", ev->n_generated);
+  mtx_bind_set_integer(L, "n_generated", ev->n_generated);
   set_number(L, "t_queue_ms", ev->t_queue_ms);
   set_number(L, "t_prefill_ms", ev->t_prefill_ms);
   set_number(L, "t_decode_ms", ev->t_decode_ms);
@@ -216,7 +211,7 @@ static void push_done(lua_State *L, const mtx_event *ev) {
 static void push_event(lua_State *L, const mtx_event *ev) {
   static const char *const kinds[] = {[MTX_EVENT_START] = "start", [MTX_EVENT_TOKEN] = "token", [MTX_EVENT_DONE] = "done"};
   lua_createtable(L, 0, 10);
-  set_integer(L, "id", ev->id);
+  mtx_bind_set_integer(L, "id", ev->id);
   lua_pushstring(L, kinds[ev->kind]);
   lua_setfield(L, -2, "kind");
   if (ev->kind == MTX_EVENT_TOKEN) {
@@ -229,8 +224,8 @@ static void push_event(lua_State *L, const mtx_event *ev) {
     }
     lua_setfield(L, -2, "tokens");
   } else {
-    set_integer(L, "n_prompt", ev->n_prompt);
-    set_integer(L, "n_cached", ev->n_cached);
+    mtx_bind_set_integer(L, "n_prompt", ev->n_prompt);
+    mtx_bind_set_integer(L, "n_cached", ev->n_cached);
   }
   if (ev->n_logprobs) {
     push_logprobs(L, ev);
@@ -328,7 +323,7 @@ static int l_engine_stats(lua_State *L) {
       {"n_failed", s.n_failed}, {"n_preempted", s.n_preempted}, {"n_prompt_tokens", s.n_prompt_tokens}, {"n_cached_tokens", s.n_cached_tokens},
       {"n_generated_tokens", s.n_generated_tokens}, {"n_steps", s.n_steps}, {"n_rows", s.n_rows}, {"last_rows", s.last_rows},
       {"n_ctx", mtx_engine_n_ctx(h->pub.engine)}};
-  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) set_integer(L, fields[i].name, fields[i].v);
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) mtx_bind_set_integer(L, fields[i].name, fields[i].v);
   set_number(L, "busy_ms", s.t_busy_ms);
   lua_pushboolean(L, s.kv_ok);
   lua_setfield(L, -2, "kv_ok");
@@ -345,9 +340,9 @@ static int l_engine_profile(lua_State *L) {
     lua_createtable(L, 0, 4);
     lua_pushstring(L, rows[i].op);
     lua_setfield(L, -2, "op");
-    set_integer(L, "ns", (int64_t)rows[i].ns);
-    set_integer(L, "calls", (int64_t)rows[i].calls);
-    set_integer(L, "bytes", (int64_t)rows[i].bytes);
+    mtx_bind_set_integer(L, "ns", (int64_t)rows[i].ns);
+    mtx_bind_set_integer(L, "calls", (int64_t)rows[i].calls);
+    mtx_bind_set_integer(L, "bytes", (int64_t)rows[i].bytes);
     lua_rawseti(L, -2, i + 1);
   }
   return 1;
@@ -403,17 +398,11 @@ int mtx_bind_engine_open(lua_State *L) {
                                      {"fd", l_engine_fd},           {"wait", l_engine_wait},           {"set_policy", l_engine_set_policy},
                                      {"stats", l_engine_stats},     {"set_threads", l_engine_set_threads}, {"embed", l_engine_embed},
                                      {"session", mtx_bind_engine_session}, {"profile", l_engine_profile}, {"close", l_engine_close}, {NULL, NULL}};
+  static const luaL_Reg events_meta[] = {{"__gc", l_events_gc}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_engine_open}, {NULL, NULL}};
-  luaL_newmetatable(L, "mtx.events");
-  lua_pushcfunction(L, l_events_gc);
-  lua_setfield(L, -2, "__gc");
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, "mtx.events", events_meta, NULL);
   mtx_bind_session_type(L);
-  luaL_newmetatable(L, TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, meta, methods);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -118,11 +118,6 @@ static int l_gguf_metadata(lua_State *L) {
   return 1;
 }
 
-static void set_int(lua_State *L, const char *name, uint64_t v) {
-  lua_pushinteger(L, (lua_Integer)v);
-  lua_setfield(L, -2, name);
-}
-
 static int l_gguf_tensors(lua_State *L) {
   const mtx_gguf *g = mtx_bind_check_gguf(L, 1);
   lua_newtable(L);
@@ -139,9 +134,9 @@ static int l_gguf_tensors(lua_State *L) {
       lua_rawseti(L, -2, (lua_Integer)d + 1);
     }
     lua_setfield(L, -2, "shape");
-    set_int(L, "bytes", t->n_bytes);
-    set_int(L, "offset", mtx_gguf_tensor_offset(g, t));
-    set_int(L, "shard", (uint64_t)t->shard + 1);
+    mtx_bind_set_integer(L, "bytes", (int64_t)t->n_bytes);
+    mtx_bind_set_integer(L, "offset", (int64_t)mtx_gguf_tensor_offset(g, t));
+    mtx_bind_set_integer(L, "shard", (int64_t)t->shard + 1);
     lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
   return 1;
@@ -166,10 +161,10 @@ static int l_gguf_info(lua_State *L) {
   lua_createtable(L, 0, 6);
   lua_pushstring(L, mtx_gguf_path(g));
   lua_setfield(L, -2, "path");
-  set_int(L, "version", (uint64_t)mtx_gguf_version(g));
-  set_int(L, "alignment", mtx_gguf_alignment(g));
-  set_int(L, "bytes", mtx_gguf_file_bytes(g));
-  set_int(L, "n_tensors", mtx_gguf_n_tensors(g));
+  mtx_bind_set_integer(L, "version", (int64_t)mtx_gguf_version(g));
+  mtx_bind_set_integer(L, "alignment", (int64_t)mtx_gguf_alignment(g));
+  mtx_bind_set_integer(L, "bytes", (int64_t)mtx_gguf_file_bytes(g));
+  mtx_bind_set_integer(L, "n_tensors", (int64_t)mtx_gguf_n_tensors(g));
   lua_createtable(L, mtx_gguf_n_shards(g), 0);
   for (int i = 0; i < mtx_gguf_n_shards(g); i++) {
     lua_pushstring(L, mtx_gguf_shard_path(g, i));
@@ -188,12 +183,7 @@ int mtx_bind_gguf(lua_State *L) {
     {"info", l_gguf_info},         {"close", l_gguf_close},     {NULL, NULL},
   };
   static const luaL_Reg functions[] = {{"open", l_gguf_open}, {"write", mtx_bind_gguf_write}, {NULL, NULL}};
-  if (luaL_newmetatable(L, TYPE)) {
-    luaL_setfuncs(L, meta, 0);
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, meta, methods);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -122,11 +122,7 @@ int mtx_bind_grammar(lua_State *L) {
   static const luaL_Reg methods[] = {{"match", l_grammar_match}, {"warnings", l_grammar_warnings}, {"close", l_grammar_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"gbnf", l_grammar_gbnf}, {"schema", l_grammar_schema}, {"regex", l_grammar_regex}, {"choice", l_grammar_choice}, {NULL, NULL}};
-  luaL_newmetatable(L, TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, meta, methods);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -136,11 +136,6 @@ static int l_model_tokenizer(lua_State *L) {
   return 1;
 }
 
-static void set_integer(lua_State *L, const char *name, int64_t v) {
-  lua_pushinteger(L, v);
-  lua_setfield(L, -2, name);
-}
-
 static void set_boolean(lua_State *L, const char *name, bool v) {
   lua_pushboolean(L, v);
   lua_setfield(L, -2, name);
@@ -157,16 +152,16 @@ static int l_model_info(lua_State *L) {
   lua_setfield(L, -2, "architecture");
   lua_pushstring(L, mtx_tier_name(mtx_kern_tier()));
   lua_setfield(L, -2, "tier");
-  set_integer(L, "n_params", (int64_t)i->n_params);
-  set_integer(L, "file_bytes", (int64_t)i->file_bytes);
-  set_integer(L, "weight_bytes", (int64_t)i->weight_bytes);
-  set_integer(L, "resident_bytes", (int64_t)mtx_resident_memory());
-  set_integer(L, "n_vocab", i->n_vocab);
-  set_integer(L, "n_layer", i->n_layer);
-  set_integer(L, "n_embd", i->n_embd);
-  set_integer(L, "n_ctx_train", i->n_ctx_train);
-  set_integer(L, "n_out", i->n_out);
-  set_integer(L, "pooling", i->pooling);
+  mtx_bind_set_integer(L, "n_params", (int64_t)i->n_params);
+  mtx_bind_set_integer(L, "file_bytes", (int64_t)i->file_bytes);
+  mtx_bind_set_integer(L, "weight_bytes", (int64_t)i->weight_bytes);
+  mtx_bind_set_integer(L, "resident_bytes", (int64_t)mtx_resident_memory());
+  mtx_bind_set_integer(L, "n_vocab", i->n_vocab);
+  mtx_bind_set_integer(L, "n_layer", i->n_layer);
+  mtx_bind_set_integer(L, "n_embd", i->n_embd);
+  mtx_bind_set_integer(L, "n_ctx_train", i->n_ctx_train);
+  mtx_bind_set_integer(L, "n_out", i->n_out);
+  mtx_bind_set_integer(L, "pooling", i->pooling);
   set_boolean(L, "has_logits", i->has_logits);
   set_boolean(L, "causal", i->causal);
   set_boolean(L, "recurrent", i->recurrent);
@@ -252,11 +247,7 @@ int mtx_bind_model_open(lua_State *L) {
                                        {"architectures", l_model_architectures},
                                        {NULL, NULL}};
   mtx_kern_init(MTX_TIER_NEON > MTX_TIER_AMX ? MTX_TIER_NEON : MTX_TIER_AMX);
-  luaL_newmetatable(L, TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, meta, methods);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -62,11 +62,7 @@ static int l_sampler_sample(lua_State *L) {
 int mtx_bind_sampler(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", l_sampler_close}, {"__close", l_sampler_close}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"sample", l_sampler_sample}, {"close", l_sampler_close}, {NULL, NULL}};
-  luaL_newmetatable(L, TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, meta, methods);
   lua_pushcfunction(L, l_sampler_new);
   return 1;
 }

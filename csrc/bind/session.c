@@ -108,9 +108,5 @@ void mtx_bind_session_type(lua_State *L) {
       {"__gc", l_session_close}, {"__close", l_session_close}, {"__len", l_session_n_tokens}, {"__tostring", l_session_tostring}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"eval", l_session_eval},         {"fork", l_session_fork},   {"rewind", l_session_rewind},
                                      {"n_tokens", l_session_n_tokens}, {"close", l_session_close}, {NULL, NULL}};
-  luaL_newmetatable(L, TYPE);
-  luaL_setfuncs(L, meta, 0);
-  luaL_newlib(L, methods);
-  lua_setfield(L, -2, "__index");
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, meta, methods);
 }

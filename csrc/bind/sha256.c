@@ -51,11 +51,7 @@ static int l_sha256_hex(lua_State *L) { return push_hex(L, luaL_checkudata(L, 1,
 int mtx_bind_sha256(lua_State *L) {
   static const luaL_Reg methods[] = {{"update", l_sha256_update}, {"hex", l_sha256_hex}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"of", l_sha256_of}, {"file", l_sha256_file}, {"new", l_sha256_new}, {NULL, NULL}};
-  if (luaL_newmetatable(L, TYPE)) {
-    luaL_newlib(L, methods);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
+  mtx_bind_new_type(L, TYPE, NULL, methods);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -339,18 +339,7 @@ static int l_tokenizer_presplit_names(lua_State *L) {
   return 1;
 }
 
-static void make_type(lua_State *L, const char *name, const luaL_Reg *meta, const luaL_Reg *methods) {
-  if (luaL_newmetatable(L, name)) {
-    luaL_setfuncs(L, meta, 0);
-    lua_newtable(L);
-    luaL_setfuncs(L, methods, 0);
-    lua_setfield(L, -2, "__index");
-  }
-  lua_pop(L, 1);
-}
-
 int mtx_bind_tok(lua_State *L) {
-  static const luaL_Reg none[] = {{NULL, NULL}};
   static const luaL_Reg meta[] = {
     {"__gc", l_tokenizer_close}, {"__close", l_tokenizer_close}, {"__tostring", l_tokenizer_tostring}, {NULL, NULL},
   };
@@ -365,9 +354,9 @@ int mtx_bind_tok(lua_State *L) {
     {"open", l_tokenizer_open}, {"open_bytes", l_tokenizer_open_bytes}, {"valid_utf8", l_tokenizer_valid_utf8}, {"repair_utf8", l_tokenizer_repair_utf8},
     {"presplit", l_tokenizer_presplit}, {"presplit_names", l_tokenizer_presplit_names}, {NULL, NULL},
   };
-  make_type(L, TYPE, meta, methods);
-  make_type(L, STREAM, none, stream);
-  make_type(L, BUFFER, buffer_meta, none);
+  mtx_bind_new_type(L, TYPE, meta, methods);
+  mtx_bind_new_type(L, STREAM, NULL, stream);
+  mtx_bind_new_type(L, BUFFER, buffer_meta, NULL);
   luaL_newlib(L, functions);
   return 1;
 }
