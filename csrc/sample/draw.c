@@ -63,9 +63,7 @@ static void cut_mirostat1(mtx_sampler *s, mtx_sample_work *w) {
 
 // Mirostat 2: removes what surprises more than mu.
 static void cut_mirostat2(mtx_sampler *s, mtx_sample_work *w) {
-  int32_t n = 0, best = 0;
-  for (int32_t i = 1; i < w->n; i++)
-    if (w->x[i] > w->x[best]) best = i;
+  int32_t n = 0, best = mtx_work_best(w);
   double log_sum = mtx_log(w->sum), bound = w->max + log_sum - s->mu * 0.6931471805599453;
   for (int32_t i = 0; i < w->n; i++) {
     if ((double)w->x[i] < bound && i != best) continue;

@@ -58,10 +58,15 @@ void mtx_work_cut(mtx_sample_work *w, const float *key, mtx_cut cut) {
   w->n = n;
 }
 
-void mtx_work_keep_best(mtx_sample_work *w) {
+int32_t mtx_work_best(const mtx_sample_work *w) {
   int32_t best = 0;
   for (int32_t i = 1; i < w->n; i++)
     if (w->x[i] > w->x[best]) best = i;
+  return best;
+}
+
+void mtx_work_keep_best(mtx_sample_work *w) {
+  int32_t best = mtx_work_best(w);
   w->id[0] = w->id[best];
   w->x[0] = w->x[best];
   w->p[0] = 1;

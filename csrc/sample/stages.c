@@ -8,9 +8,7 @@
 // Keeps candidates whose p (of sum 1) is at least `least`; the best one always stays.
 static void keep_likely(mtx_sample_work *w, double least) {
   double bound = least * w->sum;
-  int32_t best = 0, n = 0;
-  for (int32_t i = 1; i < w->n; i++)
-    if (w->x[i] > w->x[best]) best = i;
+  int32_t best = mtx_work_best(w), n = 0;
   for (int32_t i = 0; i < w->n; i++) {
     if (w->p[i] < bound && i != best) continue;
     w->id[n] = w->id[i];

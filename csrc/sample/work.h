@@ -52,6 +52,7 @@ mtx_cut mtx_select(double bucket[2048], const float *key, const double *w, int32
 void mtx_work_softmax(mtx_sample_work *w);       // fills max, p, sum
 double mtx_work_entropy(const mtx_sample_work *w);  // nats, after softmax
 void mtx_work_cut(mtx_sample_work *w, const float *key, mtx_cut cut);  // keeps what the cut says
+int32_t mtx_work_best(const mtx_sample_work *w);      // index of the largest logit, the first of equals
 void mtx_work_keep_best(mtx_sample_work *w);     // the largest logit alone, lowest id
 
 float *mtx_work_find(mtx_sample_work *w, int32_t id);  // its logit, NULL when no candidate

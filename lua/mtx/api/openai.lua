@@ -10,15 +10,19 @@ local openai = {}
 local get, fail = check.get, check.fail
 local ROLES = { system = "system", developer = "system", user = "user", assistant = "assistant", tool = "tool", ["function"] = "tool" }
 
-local function part(p, where)
-  if p.type == "image_url" then
-    local url = p.image_url
-    if type(url) == "table" then url = url.url end
-    return nil, messages.image(url, where .. ".image_url")
+-- The reader of content parts (messages.content) of an API of OpenAI's whose image parts are of type `image_type`.
+function openai.part(image_type)
+  return function(p, where)
+    if p.type == image_type then
+      local url = p.image_url
+      if type(url) == "table" then url = url.url end
+      return nil, messages.image(url, where .. ".image_url")
+    end
+    if p.type == "refusal" then return check.string(p, "refusal", where) end
+    fail(400, where .. ": content part type " .. tostring(p.type):sub(1, 40) .. " is not supported")
   end
-  if p.type == "refusal" then return check.string(p, "refusal", where) end
-  fail(400, where .. ": content part type " .. tostring(p.type):sub(1, 40) .. " is not supported")
 end
+local part = openai.part("image_url")
 
 local function read_calls(list, where)
   local calls = {}

@@ -11,16 +11,7 @@ local responses = {}
 
 local get, fail = check.get, check.fail
 local ROLES = { user = "user", assistant = "assistant", system = "system", developer = "system" }
-
-local function part(p, where)
-  if p.type == "input_image" then
-    local url = p.image_url
-    if type(url) == "table" then url = url.url end
-    return nil, messages.image(url, where .. ".image_url")
-  end
-  if p.type == "refusal" then return check.string(p, "refusal", where) end
-  fail(400, where .. ": content part type " .. tostring(p.type):sub(1, 40) .. " is not supported")
-end
+local part = openai.part("input_image")
 
 -- One input item -> neutral message(s) appended to out. A call joins the
 -- assistant message before it, so that one turn stays one message.

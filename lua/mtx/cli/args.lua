@@ -114,4 +114,13 @@ function args.failure(message)
   return 1
 end
 
+-- The bytes of a file named on the command line | nil, message.
+function args.read(path)
+  local file, message = io.open(path, "rb")
+  if not file then return nil, message end
+  local text, err = file:read("a")
+  file:close()
+  return text, err
+end
+
 return args

@@ -18,20 +18,12 @@ place. What a schema asks for and mtx does not enforce is listed.
 
 ]==] .. args.help(options)
 
-local function read(path)
-  local file, message = io.open(path, "rb")
-  if not file then return nil, message end
-  local text = file:read("a")
-  file:close()
-  return text
-end
-
 function grammar.run(list)
   local values, code = args.start(grammar, options, list)
   if not values then return code end
   local verb, path = values.rest[1], values.schema or values.rest[2]
   if verb ~= "check" or not path then return args.misuse(grammar, "usage: mtx grammar check FILE | --schema FILE") end
-  local text, message = read(path)
+  local text, message = args.read(path)
   if not text then return args.failure(message) end
   local core = require("mtx.core").grammar
   local g
@@ -43,7 +35,7 @@ function grammar.run(list)
     return 0
   end
   local sample
-  sample, message = read(values.text)
+  sample, message = args.read(values.text)
   if not sample then return args.failure(message) end
   local state, at = g:match(sample)
   if state == "complete" then

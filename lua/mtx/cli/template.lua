@@ -27,16 +27,8 @@ that strftime_now sees.
 
 ]==] .. args.help(options)
 
-local function read(path)
-  local file, message = io.open(path, "rb")
-  if not file then return nil, message end
-  local text = file:read("a")
-  file:close()
-  return text
-end
-
 local function decode_file(path)
-  local text, message = read(path)
+  local text, message = args.read(path)
   if not text then return nil, message end
   local value
   value, message = json.decode(text)
@@ -60,7 +52,7 @@ local cache = {}
 
 local function compiled(path)
   if cache[path] then return cache[path] end
-  local source, message = read(path)
+  local source, message = args.read(path)
   if not source then return nil, message end
   local tpl
   tpl, message = template.compile(source, { name = path })

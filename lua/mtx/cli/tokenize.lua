@@ -66,11 +66,7 @@ end
 
 local function read(path)
   if path == "-" then return io.read("a") end
-  local f, message = io.open(path, "rb")
-  if not f then return nil, message end
-  local s, err = f:read("a")
-  f:close()
-  return s, err
+  return require("mtx.cli.args").read(path)
 end
 
 local function encode(t, text, opts)

@@ -213,14 +213,19 @@ local function finish_body(self)
   return "end"
 end
 
-function STATES.length(self)
+-- What has come of the `left` bytes of a body or chunk; nil = wait.
+local function take_left(self)
   local have = #self.buf - self.pos + 1
-  if self.left == 0 then return finish_body(self) end
   if have <= 0 then return nil end
   local n = math.min(have, self.left)
   local piece = self.buf:sub(self.pos, self.pos + n - 1)
   self.pos, self.left = self.pos + n, self.left - n
   return "body", piece
+end
+
+function STATES.length(self)
+  if self.left == 0 then return finish_body(self) end
+  return take_left(self)
 end
 
 -- One line ending in CRLF, at most `max` bytes; nil = wait, false = bad.
@@ -249,14 +254,7 @@ function STATES.chunk_size(self)
 end
 
 function STATES.chunk_data(self)
-  if self.left > 0 then
-    local have = #self.buf - self.pos + 1
-    if have <= 0 then return nil end
-    local n = math.min(have, self.left)
-    local piece = self.buf:sub(self.pos, self.pos + n - 1)
-    self.pos, self.left = self.pos + n, self.left - n
-    return "body", piece
-  end
+  if self.left > 0 then return take_left(self) end
   if #self.buf - self.pos + 1 < 2 then
     if self.pos <= #self.buf and self.buf:byte(self.pos) ~= 13 then return fail(self, 400, "chunk without its line end") end
     return nil
