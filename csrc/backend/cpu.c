@@ -82,7 +82,7 @@ static void unmap_floats(void *p, size_t n) {
 static void cpu_close(mtx_backend *b) {
   if (!b) return;
   mtx_cpu *c = (mtx_cpu *)b;
-  for (int d = 0; d < 3; d++) unmap_floats(c->dom[d], (size_t)(c->plan->floats[d] * c->cap[d]));
+  for (int d = 0; d < MTX_DOM_COUNT; d++) unmap_floats(c->dom[d], (size_t)(c->plan->floats[d] * c->cap[d]));
   free(c->scratch);
   free((void *)c->ticket);
   free(c->slot_row);
@@ -122,9 +122,9 @@ mtx_code mtx_backend_open_cpu(mtx_backend **out, const mtx_plan *p, int max_rows
   c->plan = p;
   c->max_rows = max_rows;
   c->n_threads = n_threads;
-  c->cap[MTX_DOM_ROWS] = c->cap[MTX_DOM_OUTS] = max_rows;
+  c->cap[MTX_DOM_ROWS] = c->cap[MTX_DOM_OUTS] = c->cap[MTX_DOM_HEAD] = max_rows;
   c->cap[MTX_DOM_SLOTS] = (int64_t)max_rows * p->n_slots;
-  for (int d = 0; d < 3; d++) {
+  for (int d = 0; d < MTX_DOM_COUNT; d++) {
     c->dom[d] = map_floats((size_t)(p->floats[d] * c->cap[d]));
     if (!c->dom[d]) goto fail;
     c->base.bytes += (uint64_t)(p->floats[d] * c->cap[d]) * sizeof(float);

@@ -12,8 +12,8 @@ typedef struct mtx_cpu {
   mtx_backend base;
   const mtx_plan *plan;
   int max_rows, n_threads;
-  float *dom[3];                  // memory of each domain's buffers
-  int64_t cap[3];                 // rows of each domain
+  float *dom[MTX_DOM_COUNT];      // memory of each domain's buffers
+  int64_t cap[MTX_DOM_COUNT];     // rows of each domain
   float *scratch;                 // n_threads * scratch_floats
   size_t scratch_floats;
   // Expert lists of the MoE layer being run: slots sorted by expert.
@@ -41,12 +41,13 @@ static inline int64_t mtx_val_stride(const mtx_cpu *c, mtx_val v) { return c->pl
 static inline float *mtx_val_ptr(const mtx_cpu *c, mtx_val v) {
   const mtx_plan_val *pv = &c->plan->val[v];
   const mtx_plan_buf *b = &c->plan->buf[pv->buf];
-  return (b->output ? c->x->outputs : c->dom[b->dom] + b->off * c->cap[b->dom]) + pv->off;
+  return (b->output ? c->x->outputs : b->hidden ? c->x->hidden : c->dom[b->dom] + b->off * c->cap[b->dom]) + pv->off;
 }
 static inline int64_t mtx_val_rows(const mtx_cpu *c, mtx_val v) {
   switch (c->plan->buf[c->plan->val[v].buf].dom) {
     case MTX_DOM_ROWS: return c->x->n_rows;
     case MTX_DOM_OUTS: return c->x->n_outs;
+    case MTX_DOM_HEAD: return c->x->n_head;
     default: return (int64_t)c->x->n_rows * c->plan->n_slots;
   }
 }

@@ -24,7 +24,7 @@ static void matmul_part(const mtx_step_desc *s, const mtx_work *w, int64_t a, in
   const mtx_plan *p = w->c->plan;
   const float *x = mtx_val_ptr(w->c, s->in[0]);
   size_t stride = (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float);
-  int64_t n_cols = mtx_val_rows(w->c, s->in[0]), first = 0;
+  int64_t n_cols = mtx_val_rows(w->c, s->out[0]), first = 0;
   for (int i = 0; i < s->n_w; i++) {
     const mtx_weight *m = &p->weight[s->w[i]].mat[0];
     int64_t n = mtx_weight_n_groups(m), g0 = a > first ? a - first : 0, g1 = b - first < n ? b - first : n;
@@ -44,8 +44,8 @@ static void matmul_part(const mtx_step_desc *s, const mtx_work *w, int64_t a, in
 void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
   int64_t total = 0;
   for (int i = 0; i < s->n_w; i++) total += mtx_weight_n_groups(&w->c->plan->weight[s->w[i]].mat[0]);
-  if (mtx_val_rows(w->c, s->in[0]) == 0) return;
-  int pieces = w->nth == 1 ? 1 : mtx_val_rows(w->c, s->in[0]) < 16 ? w->nth : 8 * w->nth;
+  if (mtx_val_rows(w->c, s->out[0]) == 0) return;
+  int pieces = w->nth == 1 ? 1 : mtx_val_rows(w->c, s->out[0]) < 16 ? w->nth : 8 * w->nth;
   int64_t piece = (total + pieces - 1) / pieces;
   for (int64_t a; (a = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed) * piece) < total;)
     matmul_part(s, w, a, a + piece < total ? a + piece : total);

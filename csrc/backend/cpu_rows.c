@@ -65,7 +65,7 @@ void mtx_cpu_embed_pos(const mtx_step_desc *s, const mtx_work *w) {
 
 void mtx_cpu_encode(const mtx_step_desc *s, const mtx_work *w) {
   int64_t n = s->n;
-  span p = share(w, mtx_val_rows(w->c, s->in[0]), n, 32);
+  span p = share(w, mtx_val_rows(w->c, s->out[0]), n, 32);
   for (int64_t r = p.r0; r < p.r1; r++) mtx_act_encode(MTX_ACT_Q8, IN(0, r), n, p.c0 / 32, (p.c1 + 31) / 32, OUT(r));
 }
 

@@ -17,12 +17,13 @@ typedef struct mtx_exec_seq {
 } mtx_exec_seq;
 
 typedef struct mtx_exec {
-  int n_rows, n_outs, n_seqs;
+  int n_rows, n_outs, n_head, n_seqs;
   const int32_t *token, *pos;      // [n_rows]
   const int32_t *row_seq;          // [n_rows] index into seq
   const mtx_exec_seq *seq;
-  const int32_t *out_row;          // [n_outs] rows whose result is wanted
-  float *outputs;                  // [n_outs, width of plan->output]
+  const int32_t *out_row;          // [n_outs] rows whose result is wanted; the first n_head want logits
+  float *outputs;                  // [n_head (plans without hidden: n_outs), width of plan->output]
+  float *hidden;                   // [n_outs, width of plan->hidden]
 } mtx_exec;
 
 typedef struct mtx_backend mtx_backend;

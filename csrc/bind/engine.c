@@ -349,15 +349,24 @@ static int l_engine_profile(lua_State *L) {
 }
 
 static mtx_pooling pooling_of(lua_State *L, int idx) {
-  static const char *const names[] = {"model", "mean", "cls", "last", NULL};
-  static const mtx_pooling values[] = {MTX_POOL_MODEL, MTX_POOL_MEAN, MTX_POOL_CLS, MTX_POOL_LAST};
+  static const char *const names[] = {"model", "none", "mean", "cls", "last", NULL};
+  static const mtx_pooling values[] = {MTX_POOL_MODEL, MTX_POOL_NONE, MTX_POOL_MEAN, MTX_POOL_CLS, MTX_POOL_LAST};
   const char *name = mtx_opt_string(L, idx, "pooling", NULL);
   for (int i = 0; names[i]; i++)
     if (!name || strcmp(name, names[i]) == 0) return values[i];
-  return luaL_error(L, "no pooling is called '%s' (model, mean, cls, last)", name);
+  return luaL_error(L, "no pooling is called '%s' (model, none, mean, cls, last)", name);
 }
 
-// embed(list of id lists [, {pooling, normalize}]) -> list of lists of numbers. Blocks.
+static void push_floats(lua_State *L, const float *v, int64_t n) {
+  lua_createtable(L, (int)n, 0);
+  for (int64_t k = 0; k < n; k++) {
+    lua_pushnumber(L, v[k]);
+    lua_rawseti(L, -2, k + 1);
+  }
+}
+
+// embed(list of id lists [, {pooling, normalize}]) -> list of vectors (pooling "none": of
+// lists of vectors, one per token). Blocks.
 static int l_engine_embed(lua_State *L) {
   handle *h = check(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
@@ -376,16 +385,25 @@ static int l_engine_embed(lua_State *L) {
     lua_rawseti(L, keep, i + 1);
     lua_pop(L, 1);
   }
-  int64_t width = h->pub.n_out;
-  float *out = mtx_scratch(L, (size_t)(n * width) * sizeof *out);
+  int64_t width = mtx_model_get_info(h->model->model)->n_embed, n_rows = n;
+  if (pooling == MTX_POOL_NONE) {
+    n_rows = 0;
+    for (lua_Integer i = 0; i < n; i++) n_rows += lens[i];
+  }
+  float *out = mtx_scratch(L, (size_t)(n_rows * width) * sizeof *out);
   mtx_err err;
   if (mtx_engine_embed(h->pub.engine, ids, lens, (int)n, pooling, normalize, out, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   lua_createtable(L, (int)n, 0);
   for (lua_Integer i = 0; i < n; i++) {
-    lua_createtable(L, (int)width, 0);
-    for (int64_t k = 0; k < width; k++) {
-      lua_pushnumber(L, out[i * width + k]);
-      lua_rawseti(L, -2, k + 1);
+    if (pooling == MTX_POOL_NONE) {
+      lua_createtable(L, (int)lens[i], 0);
+      for (int64_t k = 0; k < lens[i]; k++, out += width) {
+        push_floats(L, out, width);
+        lua_rawseti(L, -2, k + 1);
+      }
+    } else {
+      push_floats(L, out, width);
+      out += width;
     }
     lua_rawseti(L, -2, i + 1);
   }

@@ -161,6 +161,7 @@ static int l_model_info(lua_State *L) {
   mtx_bind_set_integer(L, "n_embd", i->n_embd);
   mtx_bind_set_integer(L, "n_ctx_train", i->n_ctx_train);
   mtx_bind_set_integer(L, "n_out", i->n_out);
+  mtx_bind_set_integer(L, "n_embed", i->n_embed);
   mtx_bind_set_integer(L, "pooling", i->pooling);
   set_boolean(L, "has_logits", i->has_logits);
   set_boolean(L, "causal", i->causal);

@@ -166,6 +166,8 @@ static bool wanted(const mtx_run *r, int64_t i) {
   return last || ((j->all || (j->embed && j->pooling == MTX_POOL_MEAN)) && i >= j->base);
 }
 
+bool mtx_run_wants_hidden(const mtx_engine *e, const mtx_run *r) { return r->job && r->job->embed && mtx_model_get_info(e->model)->has_logits; }
+
 // Appends the next n tokens of r; false when their pages are not to be had.
 static bool add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
   int64_t taken = 0;
@@ -180,13 +182,14 @@ static bool add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
   while (taken + mtx_kv_seq_pages_needed(e->kv, r->seq, n) > mtx_kv_get_stats(e->kv).n_free)
     if (!mtx_batch_make_room(e, r)) return false;
   int64_t at = mtx_kv_seq_len(e->kv, r->seq);
+  bool hidden = mtx_run_wants_hidden(e, r);
   for (int64_t i = at; i < at + n; i++) {
     bool want = wanted(r, i);
     if (want) {
       e->out_run[e->n_outs] = r;
       e->out_token[e->n_outs++] = i;
     }
-    e->rows[e->n_rows++] = (mtx_row){r->tokens.ptr[i], r->seq, want};
+    e->rows[e->n_rows++] = (mtx_row){r->tokens.ptr[i], r->seq, !want ? MTX_WANT_NOTHING : hidden ? MTX_WANT_HIDDEN : MTX_WANT_OUTPUT};
   }
   return true;
 }

@@ -171,7 +171,7 @@ static void measure(mtx_engine *e, double ms) {
 }
 
 static void step(mtx_engine *e) {
-  const float *out;
+  const float *out, *hidden;
   mtx_err err;
   double start = mtx_now_ms();
   if (mtx_context_step(e->ctx, e->rows, e->n_rows, &out, &err)) {
@@ -181,9 +181,12 @@ static void step(mtx_engine *e) {
   double ms = mtx_now_ms() - start;
   measure(e, ms);
   int64_t n_new = 0;
+  hidden = mtx_context_hidden(e->ctx);
   for (int i = 0; i < e->n_outs; i++) {
     mtx_run *r = e->out_run[i];
-    const float *row = out + (size_t)i * (size_t)e->n_out;
+    const float *row;
+    if (mtx_run_wants_hidden(e, r)) row = hidden, hidden += e->n_embed;
+    else row = out, out += e->n_out;
     if (r->doomed) continue;
     if (r->job) {
       mtx_job_rows(e, r, e->out_token[i], row);
@@ -313,6 +316,7 @@ static mtx_code open_sampling(mtx_engine *e, mtx_err *err) {
   const mtx_model_info *info = mtx_model_get_info(e->model);
   e->n_vocab = info->n_vocab;
   e->n_out = info->n_out;
+  e->n_embed = info->n_embed;
   if (!e->tok || !info->has_logits) return MTX_OK;
   int32_t n_tok = mtx_tok_n_tokens(e->tok), n = n_tok > e->n_vocab ? n_tok : e->n_vocab;
   e->mask = calloc((size_t)n / 64 + 1, sizeof *e->mask);

@@ -146,9 +146,12 @@ mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err);
 // them is evaluated again, from the session's own list, with the next eval.
 mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err);
 
-typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_MEAN = 1, MTX_POOL_CLS = 2, MTX_POOL_LAST = 3 } mtx_pooling;
-// One vector of n_out floats per input into out[n][n_out]. Needs a model without
-// logits (an encoder): MTX_EUNSUPPORTED otherwise.
+// MODEL: what the file says; when it says nothing, mean for encoders, last for decoders.
+typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_NONE = 0, MTX_POOL_MEAN = 1, MTX_POOL_CLS = 2, MTX_POOL_LAST = 3 } mtx_pooling;
+// One vector of n_embed floats (model info) per input into out[n][n_embed]: the
+// encoder's rows, or a decoder's hidden state before its vocabulary head. POOL_NONE:
+// one vector per token, as they are, inputs one after the other. MTX_EUNSUPPORTED:
+// the architecture has neither.
 mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
                           mtx_pooling pooling, bool normalize, float *out, mtx_err *err);
 

@@ -83,7 +83,7 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
 }
 
 static void pool_end(const mtx_engine *e, mtx_job *job) {
-  size_t n = (size_t)e->n_out;
+  size_t n = (size_t)e->n_embed;
   if (job->pooling == MTX_POOL_MEAN)
     for (size_t i = 0; i < n; i++) job->out[i] = (float)(job->sum[i] / (double)job->n);
   if (!job->normalize) return;
@@ -95,19 +95,19 @@ static void pool_end(const mtx_engine *e, mtx_job *job) {
 
 void mtx_job_rows(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row) {
   mtx_job *job = r->job;
-  size_t n = (size_t)e->n_out;
+  size_t n = (size_t)(job->embed ? e->n_embed : e->n_out);
   bool last = i_token == (int64_t)r->tokens.len - 1;
   if (job->embed && job->pooling == MTX_POOL_MEAN) {
     for (size_t i = 0; i < n; i++) job->sum[i] += row[i];
   } else {
     size_t at = job->all ? (size_t)(i_token - job->base) : 0;
     memcpy(job->out + at * n, row, n * sizeof *row);
-    last |= job->embed;
+    last |= job->embed && !job->all;
   }
   if (!last) return;
   if (job->embed) {
-    pool_end(e, job);
-    for (size_t i = 0; i < n; i++)
+    if (!job->all) pool_end(e, job);
+    for (size_t i = 0; i < n * (job->all ? (size_t)job->n : 1); i++)
       if (!isfinite(job->out[i])) {
         mtx_job_end(e, job, mtx_fail(&job->err, MTX_ENUMERIC, "the model gave a value that is not a finite number"));
         return;
@@ -214,9 +214,13 @@ mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err) {
 
 static mtx_code pooling_of(const mtx_engine *e, mtx_pooling *p, mtx_err *err) {
   const mtx_model_info *info = mtx_model_get_info(e->model);
-  if (info->has_logits) return mtx_fail(err, MTX_EUNSUPPORTED, "this model predicts text; embeddings need an encoder model");
-  if (*p == MTX_POOL_MODEL) *p = info->pooling == 2 ? MTX_POOL_CLS : info->pooling == 3 ? MTX_POOL_LAST : MTX_POOL_MEAN;
-  if (*p < MTX_POOL_MEAN || *p > MTX_POOL_LAST) return mtx_fail_at(err, MTX_EINVAL, NULL, "pooling", 0, "%d is unknown", (int)*p);
+  if (!info->n_embed) return mtx_fail(err, MTX_EUNSUPPORTED, "this architecture gives no hidden state to make embeddings of");
+  if (*p == MTX_POOL_MODEL) {
+    // Without the key: encoders were trained with the mean; of a decoder only the last token has seen the whole text.
+    bool known = info->pooling >= MTX_POOL_MEAN && info->pooling <= MTX_POOL_LAST;
+    *p = known ? (mtx_pooling)info->pooling : info->has_logits ? MTX_POOL_LAST : MTX_POOL_MEAN;
+  }
+  if (*p < MTX_POOL_NONE || *p > MTX_POOL_LAST) return mtx_fail_at(err, MTX_EINVAL, NULL, "pooling", 0, "%d is unknown", (int)*p);
   return MTX_OK;
 }
 
@@ -227,12 +231,14 @@ mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int
   if (rc || n <= 0) return rc;
   mtx_job *jobs = calloc((size_t)n, sizeof *jobs);
   mtx_session *s = calloc((size_t)n, sizeof *s);
-  double *sums = calloc((size_t)n * (size_t)e->n_out, sizeof *sums);
+  double *sums = calloc((size_t)n * (size_t)e->n_embed, sizeof *sums);
   if (jobs && s && sums) {
+    size_t width = (size_t)e->n_embed, at = 0;
     for (int i = 0; i < n; i++) {
       s[i] = (mtx_session){.engine = e, .seq = -1};
       jobs[i] = (mtx_job){.kind = MTX_JOB_EVAL, .session = &s[i], .tokens = tokens[i], .n = n_tokens[i], .embed = true, .pooling = pooling,
-                          .normalize = normalize, .out = out + (size_t)i * (size_t)e->n_out, .sum = sums + (size_t)i * (size_t)e->n_out};
+                          .all = pooling == MTX_POOL_NONE, .normalize = normalize, .out = out + at, .sum = sums + (size_t)i * width};
+      at += pooling == MTX_POOL_NONE ? (size_t)n_tokens[i] * width : width;
     }
     rc = run_jobs(e, jobs, (size_t)n, err);
     for (int i = 0; i < n; i++) mtx_ids_fini(&s[i].tokens);

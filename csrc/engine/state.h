@@ -87,7 +87,7 @@ struct mtx_engine {
   mtx_sample_work *work;
   mtx_engine_opts opts;
   int64_t n_ctx;
-  int32_t n_vocab, n_out;
+  int32_t n_vocab, n_out, n_embed;
   uint64_t *mask;          // n_vocab bits
   uint64_t *eog;           // n_vocab bits: tokens that end a generation
   int wake_fd;
@@ -143,6 +143,7 @@ void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err);  // request or
 void mtx_batch_build(mtx_engine *e);
 // Frees pages of somebody who stands behind `r` (NULL: of anybody); false when there are none to free.
 bool mtx_batch_make_room(mtx_engine *e, const mtx_run *r);
+bool mtx_run_wants_hidden(const mtx_engine *e, const mtx_run *r);  // rows of a decoder that are embedded
 int mtx_run_compare(const mtx_run *a, const mtx_run *b);  // order in which runs are served
 
 // session.c: jobs.

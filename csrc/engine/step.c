@@ -19,8 +19,8 @@ struct mtx_context {
   int max_rows, max_seqs;
   int32_t *token, *pos, *row_seq, *out_row;
   mtx_exec_seq *seq;
-  float *outputs;
-  size_t outputs_cap;          // floats
+  float *outputs, *hidden;
+  size_t outputs_cap, hidden_cap;  // floats
 };
 
 static int64_t default_ctx(const mtx_model_info *i) { return i->n_ctx_train < 4096 ? i->n_ctx_train : 4096; }
@@ -77,6 +77,7 @@ void mtx_context_close(mtx_context *c) {
   free(c->out_row);
   free(c->seq);
   free(c->outputs);
+  free(c->hidden);
   free(c);
 }
 
@@ -91,61 +92,72 @@ void mtx_context_set_threads(mtx_context *c, int n) {
   c->backend->set_threads(c->backend, n > cores ? cores : n);
 }
 
+typedef struct { int n_seqs, n_outs, n_hidden; } row_counts;  // n_outs: of all wanted rows, n_hidden: of those for their hidden state
+
 // Cuts the rows into sequences; fills c->seq (index in kv kept in ids) and the row arrays.
-static mtx_code take_rows(mtx_context *c, const mtx_row *rows, int n_rows, int *ids, int *n_seqs, int *n_outs, mtx_err *err) {
+static mtx_code take_rows(mtx_context *c, const mtx_row *rows, int n_rows, int *ids, row_counts *n, mtx_err *err) {
   const mtx_model_info *info = mtx_model_get_info(c->model);
-  *n_seqs = *n_outs = 0;
+  *n = (row_counts){0};
   for (int i = 0; i < n_rows; i++) {
     const mtx_row *r = &rows[i];
     if (r->token < 0 || r->token >= info->n_vocab)
       return mtx_fail(err, MTX_EINVAL, "token %d is outside the vocabulary of %d", r->token, info->n_vocab);
     if (i == 0 || r->seq != rows[i - 1].seq) {
       if (!mtx_kv_seq_valid(c->kv, r->seq)) return mtx_fail(err, MTX_EINVAL, "sequence %d does not exist", r->seq);
-      for (int k = 0; k < *n_seqs; k++)
+      for (int k = 0; k < n->n_seqs; k++)
         if (ids[k] == r->seq) return mtx_fail(err, MTX_EINVAL, "rows of sequence %d do not stand together", r->seq);
-      ids[*n_seqs] = r->seq;
-      c->seq[(*n_seqs)++] = (mtx_exec_seq){.row0 = i, .pos0 = mtx_kv_seq_len(c->kv, r->seq)};
+      ids[n->n_seqs] = r->seq;
+      c->seq[n->n_seqs++] = (mtx_exec_seq){.row0 = i, .pos0 = mtx_kv_seq_len(c->kv, r->seq)};
     }
-    mtx_exec_seq *s = &c->seq[*n_seqs - 1];
+    mtx_exec_seq *s = &c->seq[n->n_seqs - 1];
     c->token[i] = r->token;
     c->pos[i] = (int32_t)(s->pos0 + s->n_rows++);
-    c->row_seq[i] = *n_seqs - 1;
-    if (r->want) c->out_row[(*n_outs)++] = i;
+    c->row_seq[i] = n->n_seqs - 1;
+    if (r->want == MTX_WANT_OUTPUT) c->out_row[n->n_outs++] = i;
+    if (r->want == MTX_WANT_HIDDEN && !c->plan.hidden)
+      return mtx_fail(err, MTX_EUNSUPPORTED, "this architecture gives no hidden state beside its output");
     if (c->pos[i] >= c->n_ctx)
       return mtx_fail(err, MTX_ELIMIT, "the context holds %lld tokens; sequence %d is full", (long long)c->n_ctx, r->seq);
     if (!info->causal && s->pos0 > 0)
       return mtx_fail(err, MTX_EINVAL, "this model reads a sequence at once; sequence %d already has %lld tokens", r->seq, (long long)s->pos0);
   }
+  for (int i = 0; i < n_rows; i++)
+    if (rows[i].want == MTX_WANT_HIDDEN) c->out_row[n->n_outs++] = i, n->n_hidden++;
   return MTX_OK;
 }
 
-static mtx_code need_outputs(mtx_context *c, int n_outs, mtx_err *err) {
-  size_t n = (size_t)n_outs * (size_t)mtx_model_get_info(c->model)->n_out;
-  if (n <= c->outputs_cap) return MTX_OK;
+static mtx_code need_floats(float **at, size_t *cap, int n_rows, int64_t width, mtx_err *err) {
+  size_t n = (size_t)n_rows * (size_t)width;
+  if (n <= *cap) return MTX_OK;
   float *p = aligned_alloc(64, (n * sizeof(float) + 63) / 64 * 64);
-  if (!p) return mtx_fail(err, MTX_ENOMEM, "not enough memory for %d output rows (%zu bytes)", n_outs, n * sizeof(float));
-  free(c->outputs);
-  c->outputs = p;
-  c->outputs_cap = n;
+  if (!p) return mtx_fail(err, MTX_ENOMEM, "not enough memory for %d output rows (%zu bytes)", n_rows, n * sizeof(float));
+  free(*at);
+  *at = p;
+  *cap = n;
   return MTX_OK;
 }
 
 // One pass over rows that end no recurrent sequence beyond a snapshot border.
-static mtx_code run_rows(mtx_context *c, const mtx_row *rows, int n_rows, float *outputs, int *n_outs, mtx_err *err) {
-  int ids[c->max_seqs], n_seqs;
-  mtx_code code = take_rows(c, rows, n_rows, ids, &n_seqs, n_outs, err);
+static mtx_code run_rows(mtx_context *c, const mtx_row *rows, int n_rows, float *outputs, float *hidden, row_counts *n, mtx_err *err) {
+  int ids[c->max_seqs];
+  mtx_code code = take_rows(c, rows, n_rows, ids, n, err);
   if (code) return code;
-  for (int i = 0; i < n_seqs; i++) {
+  for (int i = 0; i < n->n_seqs; i++) {
     if ((code = mtx_kv_seq_reserve(c->kv, ids[i], c->seq[i].n_rows, err))) return code;
   }
-  for (int i = 0; i < n_seqs; i++) {
+  for (int i = 0; i < n->n_seqs; i++) {
     for (int g = 0; g < c->plan.kv.n_groups; g++) c->seq[i].pages[g] = mtx_kv_seq_pages(c->kv, ids[i], g);
     c->seq[i].state = mtx_kv_seq_state(c->kv, ids[i]);
   }
-  mtx_exec x = {.n_rows = n_rows, .n_outs = *n_outs, .n_seqs = n_seqs, .token = c->token, .pos = c->pos, .row_seq = c->row_seq,
-                .seq = c->seq, .out_row = c->out_row, .outputs = outputs};
+  int n_head = n->n_outs - n->n_hidden;
+  mtx_exec x = {.n_rows = n_rows, .n_outs = n->n_outs, .n_head = n_head, .n_seqs = n->n_seqs, .token = c->token, .pos = c->pos,
+                .row_seq = c->row_seq, .seq = c->seq, .out_row = c->out_row, .outputs = outputs, .hidden = hidden};
   c->backend->run(c->backend, &x);
-  for (int i = 0; i < n_seqs; i++) mtx_kv_seq_advance(c->kv, ids[i], c->seq[i].n_rows);
+  if (n->n_hidden) {  // the rows asked for, without those that only went on to the head
+    size_t width = (size_t)mtx_model_get_info(c->model)->n_embed;
+    memmove(hidden, hidden + (size_t)n_head * width, (size_t)n->n_hidden * width * sizeof *hidden);
+  }
+  for (int i = 0; i < n->n_seqs; i++) mtx_kv_seq_advance(c->kv, ids[i], c->seq[i].n_rows);
   return MTX_OK;
 }
 
@@ -165,21 +177,26 @@ mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const
   if (outputs) *outputs = NULL;
   if (n_rows <= 0) return mtx_fail(err, MTX_EINVAL, "a step needs at least one row");
   if (n_rows > c->max_rows) return mtx_fail(err, MTX_ELIMIT, "%d rows in one step; at most %d fit", n_rows, c->max_rows);
-  int ids[c->max_seqs], n_seqs, n_outs, done_outs = 0;
+  int ids[c->max_seqs], done_head = 0, done_hidden = 0;
+  row_counts all;
   int changes = 0;
   for (int i = 0; i < n_rows; i++) changes += i == 0 || rows[i].seq != rows[i - 1].seq;
   if (changes > c->max_seqs) return mtx_fail(err, MTX_EINVAL, "rows of %d sequences in one step; %d can be alive", changes, c->max_seqs);
-  mtx_code code = take_rows(c, rows, n_rows, ids, &n_seqs, &n_outs, err);  // everything is checked before anything runs
+  mtx_code code = take_rows(c, rows, n_rows, ids, &all, err);  // everything is checked before anything runs
   if (code) return code;
-  for (int i = 0; i < n_seqs; i++)
+  for (int i = 0; i < all.n_seqs; i++)
     if ((code = mtx_kv_seq_reserve(c->kv, ids[i], c->seq[i].n_rows, err))) return code;
-  if ((code = need_outputs(c, n_outs, err))) return code;
-  size_t width = (size_t)mtx_model_get_info(c->model)->n_out;
+  const mtx_model_info *info = mtx_model_get_info(c->model);
+  if ((code = need_floats(&c->outputs, &c->outputs_cap, all.n_outs - all.n_hidden, info->n_out, err))) return code;
+  if (c->plan.hidden && (code = need_floats(&c->hidden, &c->hidden_cap, all.n_outs, info->n_embed, err))) return code;
   for (int at = 0; at < n_rows;) {
-    int n = cut_at_snapshot(c, rows + at, n_rows - at), part_outs;
-    float *out = c->outputs ? c->outputs + (size_t)done_outs * width : NULL;  // NULL: no row wants any
-    if ((code = run_rows(c, rows + at, n, out, &part_outs, err))) return code;
-    done_outs += part_outs;
+    int n = cut_at_snapshot(c, rows + at, n_rows - at);
+    row_counts part;
+    float *out = c->outputs ? c->outputs + (size_t)done_head * (size_t)info->n_out : NULL;  // NULL: no row wants any
+    float *hidden = c->hidden ? c->hidden + (size_t)done_hidden * (size_t)info->n_embed : NULL;
+    if ((code = run_rows(c, rows + at, n, out, hidden, &part, err))) return code;
+    done_head += part.n_outs - part.n_hidden;
+    done_hidden += part.n_hidden;
     at += n;
   }
   // Embedding rows come from the mapped file; a file cut short meanwhile reads as zeros.
@@ -187,6 +204,8 @@ mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const
   if (outputs) *outputs = c->outputs;
   return MTX_OK;
 }
+
+const float *mtx_context_hidden(const mtx_context *c) { return c->hidden; }
 
 void mtx_context_profile(mtx_context *c, bool on) {
   memset(&c->profile, 0, sizeof c->profile);

@@ -37,8 +37,11 @@ typedef struct mtx_row {
   int32_t token;
   int32_t seq;         // rows of one sequence stand together, in order of position,
                        // starting at mtx_kv_seq_len(seq)
-  bool want;           // output row wanted
+  uint8_t want;        // mtx_want: what is wanted of it
 } mtx_row;
+
+// An encoder's output is its hidden state: there MTX_WANT_OUTPUT is the only want.
+typedef enum { MTX_WANT_NOTHING, MTX_WANT_OUTPUT, MTX_WANT_HIDDEN } mtx_want;
 
 // Evaluates rows and appends them to their sequences. `*outputs` points to the
 // wanted rows in order, n_out floats each, valid until the next call. Nothing is
@@ -46,6 +49,9 @@ typedef struct mtx_row {
 // numbers), MTX_EINVAL (token or sequence out of range, rows out of order). MTX_EIO:
 // the model's file was cut short while mapped; the step's rows are worthless.
 mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const float **outputs, mtx_err *err);
+// The rows of the last step that wanted the hidden state (what the vocabulary head
+// reads: after the last norm), in order, n_embed floats each; valid as `outputs` are.
+const float *mtx_context_hidden(const mtx_context *c);
 
 // Profile: nanoseconds spent per op kind since the last take (as thread 0 saw
 // them), for `mtx bench --profile`. Names are static strings.

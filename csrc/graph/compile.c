@@ -99,6 +99,15 @@ static void lifetimes(mtx_plan *p) {
   p->buf[p->val[p->output].buf].output = true;
 }
 
+// What is made of the hidden state is made for the rows that want logits only.
+static void head_rows(mtx_plan *p) {
+  if (!p->hidden) return;
+  mtx_plan_buf *state = &p->buf[p->val[p->hidden].buf];
+  state->hidden = true;
+  for (int i = 1; i < p->n_bufs; i++)
+    if (p->buf[i].dom == MTX_DOM_OUTS && p->buf[i].first > state->first) p->buf[i].dom = MTX_DOM_HEAD;
+}
+
 static int by_off(const void *a, const void *b) {
   int64_t x = (*(mtx_plan_buf *const *)a)->off, y = (*(mtx_plan_buf *const *)b)->off;
   return (x > y) - (x < y);
@@ -111,11 +120,11 @@ static mtx_code place(mtx_plan *p, mtx_err *err) {
   if (!live) return mtx_fail(err, MTX_ENOMEM, "not enough memory to plan the model");
   for (int i = 1; i < p->n_bufs; i++) {
     mtx_plan_buf *b = &p->buf[i];
-    if (b->first < 0 || b->output) continue;
+    if (b->first < 0 || b->output || b->hidden) continue;
     int n_live = 0;
     for (int j = 1; j < i; j++) {
       mtx_plan_buf *o = &p->buf[j];
-      if (o->first >= 0 && !o->output && o->dom == b->dom && o->first <= b->last && b->first <= o->last) live[n_live++] = o;
+      if (o->first >= 0 && !o->output && !o->hidden && o->dom == b->dom && o->first <= b->last && b->first <= o->last) live[n_live++] = o;
     }
     qsort(live, (size_t)n_live, sizeof *live, by_off);
     int64_t off = 0, n = (b->n + 15) / 16 * 16;
@@ -140,5 +149,6 @@ mtx_code mtx_plan_compile(mtx_plan *p, mtx_err *err) {
   drop_steps(p, dead);
   free(dead);
   lifetimes(p);
+  head_rows(p);
   return place(p, err);
 }

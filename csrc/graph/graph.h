@@ -62,6 +62,7 @@ mtx_val mtx_g_rope(mtx_graph *g, mtx_val x, int64_t heads, int64_t head_n, int64
 // Stores k, v and attends: q [n_head*dk], k [n_head_kv*dk], v [n_head_kv*dv] -> [n_head*dv].
 mtx_val mtx_g_attention(mtx_graph *g, mtx_val q, mtx_val k, mtx_val v, const mtx_attn *a);
 mtx_val mtx_g_select(mtx_graph *g, mtx_val x);                // wanted rows only, from here on
+void mtx_g_hidden(mtx_graph *g, mtx_val x);                   // x is the last hidden state: what follows makes logits of it
 // Experts, weights are stacks (mtx_g_matrices). gate 0: up holds gate and up rows
 // (n_out twice down's k), or there is no gate: unary(up).
 mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe *m, mtx_unary f,

@@ -262,6 +262,10 @@ mtx_val mtx_g_select(mtx_graph *g, mtx_val x) {
   return y;
 }
 
+void mtx_g_hidden(mtx_graph *g, mtx_val x) {
+  if (check(g, x != 0 && mtx_gb_domain(g, x) == MTX_DOM_OUTS, "hidden")) g->plan->hidden = x;
+}
+
 // ---- experts -------------------------------------------------------------------
 
 // x copied to one row per (row, expert) slot, in the form that matrix w multiplies.

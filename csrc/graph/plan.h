@@ -2,8 +2,9 @@
 // The plan of a model: flat steps, buffers and weights; what a backend runs.
 //
 // A value is a slice [off, off+n) of the rows of a buffer. A buffer has a domain
-// that says how many rows it has in a step: every row, only the wanted rows, or
-// one row per (row, chosen expert). The number of rows is a run-time argument, so
+// that says how many rows it has in a step: every row, only the wanted rows, one
+// row per (row, chosen expert), or those wanted rows that want logits (they come
+// first among the wanted ones; the others want the hidden state only). The number of rows is a run-time argument, so
 // a plan is compiled once per model. Built with graph.h; see ops.def for the ops.
 #ifndef MTX_GRAPH_PLAN_H
 #define MTX_GRAPH_PLAN_H
@@ -25,7 +26,7 @@ typedef enum {
 
 const char *mtx_op_name(mtx_op op);
 
-typedef enum { MTX_DOM_ROWS, MTX_DOM_OUTS, MTX_DOM_SLOTS } mtx_domain;
+typedef enum { MTX_DOM_ROWS, MTX_DOM_OUTS, MTX_DOM_SLOTS, MTX_DOM_HEAD, MTX_DOM_COUNT } mtx_domain;
 
 typedef int mtx_val;  // index into mtx_plan.val; 0 = none
 typedef int mtx_wid;  // index into mtx_plan.weight; 0 = none
@@ -35,7 +36,7 @@ typedef struct mtx_plan_buf {
   int64_t n;              // floats in a row (also the row stride)
   int first, last;        // steps that write it first and touch it last
   int64_t off;            // float offset of a row block: address = base + off * rows capacity
-  bool output;            // the plan's result: lives in the caller's memory
+  bool output, hidden;    // the plan's result, the state before the head: live in the caller's memory
 } mtx_plan_buf;
 
 typedef struct mtx_plan_val {
@@ -117,9 +118,10 @@ typedef struct mtx_plan {
   mtx_plan_val *val;
   mtx_plan_buf *buf;
   mtx_plan_weight *weight;
-  int64_t floats[3];             // floats a row of each domain needs, lifetimes shared
+  int64_t floats[MTX_DOM_COUNT]; // floats a row of each domain needs, lifetimes shared
   int n_slots;                   // slots per row (experts used), 0 = no experts
-  mtx_val output;                // [outs, n_out]
+  mtx_val output;                // [outs or head rows, n_out]
+  mtx_val hidden;                // [outs, n_embd] what the vocabulary head reads; 0 = no such head
   mtx_kv_layout kv;
   bool causal, recurrent;
 } mtx_plan;

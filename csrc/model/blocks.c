@@ -21,7 +21,9 @@ mtx_val mtx_block_logits(mtx_graph *g, mtx_hparams *h, mtx_val x) {
 }
 
 mtx_val mtx_block_head(mtx_graph *g, mtx_hparams *h, mtx_val x) {
-  return mtx_block_logits(g, h, mtx_block_norm(g, h, -1, "output_norm", mtx_g_select(g, x)));
+  mtx_val last = mtx_block_norm(g, h, -1, "output_norm", mtx_g_select(g, x));
+  mtx_g_hidden(g, last);
+  return mtx_block_logits(g, h, last);
 }
 
 mtx_qkv mtx_block_qkv(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) {

@@ -79,6 +79,7 @@ static void fill_info(mtx_model *m, const mtx_hparams *h) {
   i->causal = m->plan->causal;
   i->recurrent = m->plan->recurrent;
   i->n_out = m->plan->val[m->plan->output].n;
+  i->n_embed = m->plan->hidden ? m->plan->val[m->plan->hidden].n : h->has_logits ? 0 : i->n_out;
   uint32_t pooling;
   char key[128];
   snprintf(key, sizeof key, "%s.pooling_type", h->arch);

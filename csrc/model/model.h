@@ -40,6 +40,7 @@ typedef struct mtx_model_info {
   bool recurrent;          // has recurrent state
   int32_t pooling;         // GGUF pooling_type: -1 unknown, 0 none, 1 mean, 2 cls, 3 last, 4 rank
   int32_t n_out;           // width of an output row (n_vocab or n_embd)
+  int32_t n_embed;         // width of an embedding: of the hidden state, or of an encoder's row; 0 = neither
 } mtx_model_info;
 
 const mtx_model_info *mtx_model_get_info(const mtx_model *m);

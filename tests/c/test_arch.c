@@ -90,6 +90,72 @@ static float *read_floats(const char *file, size_t n) {
   return NULL;
 }
 
+// The hidden state times the head's matrix, by hand in double precision.
+static float *through_head(const mtx_model *m, const run *r, const float *hidden, int64_t k) {
+  const mtx_gguf *g = mtx_model_gguf(m);
+  const mtx_gguf_tensor *t = mtx_gguf_tensor_find(g, "output.weight"), *b = mtx_gguf_tensor_find(g, "output.bias");
+  if (!t) t = mtx_gguf_tensor_find(g, "token_embd.weight");
+  float *row = malloc((size_t)k * sizeof *row), *out = malloc((size_t)r->n_tokens * (size_t)r->width * sizeof *out), softcap = 0;
+  char key[96];
+  snprintf(key, sizeof key, "%s.final_logit_softcapping", r->arch);
+  (void)mtx_gguf_get_f32(g, key, false, &softcap, NULL);
+  const mtx_qtype *type = mtx_qtype_get(t->type);
+  size_t row_bytes = t->n_bytes / (size_t)r->width;
+  for (int o = 0; o < r->width; o++) {
+    type->decode((const uint8_t *)t->data + (size_t)o * row_bytes, row, k);
+    float bias = 0;
+    if (b) mtx_qtype_get(b->type)->decode((const float *)b->data + o, &bias, 1);
+    for (int i = 0; i < r->n_tokens; i++) {
+      double s = bias;
+      for (int64_t j = 0; j < k; j++) s += (double)row[j] * hidden[i * k + j];
+      if (softcap != 0) s = softcap * tanh(s / softcap);
+      out[(size_t)i * (size_t)r->width + (size_t)o] = (float)s;
+    }
+  }
+  free(row);
+  return out;
+}
+
+// Hidden states of a decoder: what the head makes of them are the reference's
+// logits, and neither they nor the logits change when a step gives some of both.
+static void check_hidden(const run *r, const mtx_model *m, const float *ref, const float *logits) {
+  int64_t k = mtx_model_get_info(m)->n_embed;
+  size_t n = (size_t)r->n_tokens * (size_t)k;
+  float *all = malloc(n * sizeof *all);
+  for (int mode = 0; mode < 3; mode++) {  // all at once; mixed with logits; mixed, in chunks
+    mtx_context *c;
+    mtx_err err = {0};
+    int seq = -1, chunk = mode == 2 ? 7 : r->n_tokens;
+    mtx_context_opts o = {.n_ctx = MAX_TOKENS, .kv_type = MTX_KV_F32, .n_threads = 1, .max_rows = MAX_TOKENS, .max_seqs = 2};
+    CHECK(mtx_context_open(&c, m, &o, &err) == MTX_OK && mtx_kv_seq_new(mtx_context_kv(c), &seq, &err) == MTX_OK, "%s", err.msg);
+    for (int at = 0; at < r->n_tokens; at += chunk) {
+      mtx_row rows[MAX_TOKENS];
+      int n_rows = r->n_tokens - at < chunk ? r->n_tokens - at : chunk;
+      for (int i = 0; i < n_rows; i++) rows[i] = (mtx_row){r->token[at + i], seq, mode && (at + i) % 3 == 0 ? MTX_WANT_OUTPUT : MTX_WANT_HIDDEN};
+      const float *out, *hidden;
+      CHECK(mtx_context_step(c, rows, n_rows, &out, &err) == MTX_OK, "%s: %s", r->name, err.msg);
+      hidden = mtx_context_hidden(c);
+      for (int i = at; i < at + n_rows; i++) {
+        bool head = mode && i % 3 == 0;
+        if (head) {
+          CHECK(memcmp(out, logits + (size_t)i * (size_t)r->width, (size_t)r->width * sizeof *out) == 0, "%s: other logits of token %d", r->name, i);
+          out += r->width;
+        } else {
+          if (mode == 0) memcpy(all + i * k, hidden, (size_t)k * sizeof *all);
+          else CHECK(memcmp(all + i * k, hidden, (size_t)k * sizeof *all) == 0, "%s: other hidden state of token %d", r->name, i);
+          hidden += k;
+        }
+      }
+    }
+    mtx_context_close(c);
+  }
+  float *made = through_head(m, r, all, k);
+  double e = nmse(ref, made, (size_t)r->n_tokens * (size_t)r->width);
+  CHECK(e <= r->tolerance, "%s: hidden states through the head: NMSE %g, allowed %g", r->name, e, r->tolerance);
+  free(made);
+  free(all);
+}
+
 static void check_run(const run *r, const mtx_model *m) {
   size_t n = (size_t)r->rows * (size_t)r->width;
   float *ref = read_floats(r->file, n);
@@ -110,6 +176,8 @@ static void check_run(const run *r, const mtx_model *m) {
         CHECK(part && memcmp(part, whole, n * sizeof *part) == 0, "%s: other bits in chunks of %d with %d threads", r->name, chunks[i], threads);
         free(part);
       }
+    CHECK(info->n_embed > 0, "%s gives no embeddings", r->name);
+    if (info->has_logits) check_hidden(r, m, ref, whole);
   }
   free(whole);
   free(ref);

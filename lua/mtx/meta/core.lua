@@ -150,7 +150,7 @@ function engine:set_policy(policy) end
 function engine:set_threads(n) end
 ---Time per op since the last call: {op, ns, calls, bytes}; measures from now on when `on`.
 function engine:profile(on) end
----Vectors of lists of ids. Options: pooling (model, mean, cls, last), normalize.
+---Vectors of lists of ids. Options: pooling (model, none = a list per token, mean, cls, last), normalize.
 function engine:embed(lists, options) end
 ---@return mtx.session|nil, string?, string?
 function engine:session() end

@@ -30,7 +30,8 @@ local function tokens_of(loaded, input, i, req)
     end
     local last = ids[#ids]
     ids = table.move(ids, 1, n_max, 1, {})
-    if type(input) == "string" then ids[n_max] = last end -- the closing special token stays
+    local tok = loaded.model.tok
+    if type(input) == "string" and tok and tok:attr(last).control then ids[n_max] = last end -- the closing special token stays
   end
   return ids
 end
@@ -46,12 +47,14 @@ local function shorten(v, n)
   return out
 end
 
--- req: {model, inputs, truncate, dimensions, keep_alive, key}. done(vectors, info) with
+-- req: {model, inputs, truncate, dimensions, keep_alive, key, normalize, pooling or pooling_of(info)}. With
+-- pooling "none" an input's vector is a list of vectors, one per token. done(vectors, info) with
 -- info = {n_tokens, load_ms, total_ms}; failed(fault). Raises Faults of the request itself.
 function embed.run(ctx, x, req, done)
   local t0 = uv.hrtime()
   local loaded = generate.model(ctx, req)
-  local n_embd = loaded.info.n_embd
+  local n_embd = loaded.info.n_embed or loaded.info.n_embd
+  if req.pooling_of then req.pooling = req.pooling_of(loaded.info) end
   if req.dimensions and req.dimensions > n_embd then
     check.fail(400, "dimensions is " .. req.dimensions .. ", the model has " .. n_embd, { param = "dimensions" })
   end
@@ -86,7 +89,7 @@ function embed.run(ctx, x, req, done)
       return ctx.app:refuse(x, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message))
     end
     for _, v in ipairs(out) do
-      for k = 1, math.min(#v, 4) do
+      for k = 1, req.pooling == "none" and 0 or math.min(#v, 4) do
         if v[k] ~= v[k] then
           stop()
           return ctx.app:refuse(x, 500, "the model gave a vector that is not a number")

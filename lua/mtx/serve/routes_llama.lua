@@ -73,19 +73,30 @@ local function apply_template(ctx)
   end
 end
 
-local NORMS = { [-1] = true, [0] = true, [1] = true, [2] = true }
+-- A decoder whose file names no pooling gives one vector per token, as llama-server does.
+local function native_pooling(info)
+  if info.has_logits and (info.pooling or -1) <= 0 then return "none" end
+end
 
 local function embedding(ctx)
   return function(x)
     local body = answer.body(x)
     local key = get(body, "content") ~= nil and "content" or "input"
     local norm = check.integer(body, "embd_normalize") or 2
-    if not NORMS[norm] and norm < 0 then fail(400, "embd_normalize must be -1, 0, 1 or 2") end
+    if norm < -1 then fail(400, "embd_normalize must be -1 (none), 0 (largest value), 1, 2 or a higher norm", { param = "embd_normalize" }) end
     local req = plain(body)
-    req.inputs, req.normalize, req.key = openai.prompts(body, key), norm == 2, x.key
+    req.inputs, req.normalize, req.key, req.pooling_of = openai.prompts(body, key), false, x.key, native_pooling
     embed.run(ctx, x, req, function(vectors)
       local out = list()
-      for i, v in ipairs(vectors) do out[i] = { index = i - 1, embedding = list({ list(v) }) } end
+      for i, v in ipairs(vectors) do
+        local rows = list()
+        if req.pooling == "none" then -- raw
+          for k, row in ipairs(v) do rows[k] = list(row) end
+        else
+          rows[1] = list(llama.normalized(v, norm))
+        end
+        out[i] = { index = i - 1, embedding = rows }
+      end
       x:send(200, wire.encode(out))
     end)
   end
