@@ -291,11 +291,12 @@ static const int64_t *id_list(lua_State *L, int idx, const char *name, int *n) {
   return ids;
 }
 
-// set_policy{step_tokens, prefill_tokens, order = {ids}, preempt = {ids}} -> true
+// set_policy{step_tokens, prefill_tokens, prefill_ratio, order = {ids}, preempt = {ids}} -> true
 static int l_engine_set_policy(lua_State *L) {
   handle *h = check(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
-  mtx_policy p = {.step_tokens = (int)mtx_opt_integer(L, 2, "step_tokens", 0), .prefill_tokens = (int)mtx_opt_integer(L, 2, "prefill_tokens", 0)};
+  mtx_policy p = {.step_tokens = (int)mtx_opt_integer(L, 2, "step_tokens", 0), .prefill_tokens = (int)mtx_opt_integer(L, 2, "prefill_tokens", 0),
+                  .prefill_ratio = mtx_opt_number(L, 2, "prefill_ratio", 0)};
   p.order = id_list(L, 2, "order", &p.n_order);
   p.preempt = id_list(L, 2, "preempt", &p.n_preempt);
   mtx_err err;

@@ -13,9 +13,11 @@
 
 #include "engine/state.h"
 
+// Unless the policy says otherwise, a step with prompt rows takes about this many times its decode part.
+#define PREFILL_RATIO 3.0
+
 enum {
   HEADROOM = 2 * MTX_PAGE_TOKENS,  // tokens beyond the prompt that must fit before a run is let in
-  MIN_CHUNK = 16,                  // prompt rows of a step at least
 };
 
 static int64_t to_feed(const mtx_engine *e, const mtx_run *r) {
@@ -210,15 +212,21 @@ static void out_of_pages(mtx_engine *e, mtx_run *r) {
   }
 }
 
-static int64_t prefill_budget(const mtx_engine *e, int64_t room) {
+// Runs that read their prompt now or as soon as a place is free.
+static int n_reading(const mtx_engine *e) {
+  int n = 0, most = e->opts.n_parallel > e->n_decode_rows ? e->opts.n_parallel - e->n_decode_rows : 1;
+  for (size_t i = 0; i < e->n_runs && n < most; i++) n += !e->runs[i]->doomed && !e->runs[i]->parked && !decodes(e, e->runs[i]);
+  return n;
+}
+
+static int64_t prefill_budget(mtx_engine *e, int64_t room) {
   int64_t n = e->policy.prefill_tokens;
-  if (n <= 0) {
-    if (!e->n_decode_rows) return room;
-    n = e->ms_per_prefill > 0 ? (int64_t)(2 * e->ms_decode / e->ms_per_prefill) : 64;
-    n -= n % MIN_CHUNK;
-    if (n < MIN_CHUNK) n = MIN_CHUNK;
-  }
-  return n < room ? n : room;
+  if (n > 0 || !e->n_decode_rows) return n > 0 && n < room ? n : room;
+  double ratio = e->policy.prefill_ratio > 0 ? e->policy.prefill_ratio : PREFILL_RATIO;
+  // A long step is a gap to those who decode and a gain to those who read: where more read, it may be longer.
+  int reading = n_reading(e);
+  if (reading > e->n_decode_rows) ratio *= (double)reading / e->n_decode_rows;
+  return mtx_pace_rows(&e->pace, e->n_decode_rows, ratio, room);
 }
 
 void mtx_batch_build(mtx_engine *e) {

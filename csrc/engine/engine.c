@@ -160,16 +160,6 @@ static void failed_step(mtx_engine *e, const mtx_err *err) {
     if (e->runs[i]->seq >= 0 && !e->runs[i]->parked) mtx_run_fail(e, e->runs[i], err);
 }
 
-static void measure(mtx_engine *e, double ms) {
-  int n_prefill = e->n_rows - e->n_decode_rows;
-  if (!n_prefill) {
-    e->ms_decode += (ms - e->ms_decode) * (e->ms_decode > 0 ? 0.1 : 1);
-  } else {
-    double per = (ms - (e->n_decode_rows ? e->ms_decode : 0)) / n_prefill;
-    if (per > 0) e->ms_per_prefill += (per - e->ms_per_prefill) * (e->ms_per_prefill > 0 ? 0.1 : 1);
-  }
-}
-
 static void step(mtx_engine *e) {
   const float *out, *hidden;
   mtx_err err;
@@ -179,7 +169,7 @@ static void step(mtx_engine *e) {
     return;
   }
   double ms = mtx_now_ms() - start;
-  measure(e, ms);
+  mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
   int64_t n_new = 0;
   hidden = mtx_context_hidden(e->ctx);
   for (int i = 0; i < e->n_outs; i++) {
@@ -462,7 +452,7 @@ bool mtx_engine_wait(mtx_engine *e, int64_t ms) {
 }
 
 mtx_code mtx_engine_set_policy(mtx_engine *e, const mtx_policy *p, mtx_err *err) {
-  if (p->step_tokens < 0 || p->prefill_tokens < 0 || p->n_order < 0 || p->n_preempt < 0)
+  if (p->step_tokens < 0 || p->prefill_tokens < 0 || !(p->prefill_ratio >= 0) || p->n_order < 0 || p->n_preempt < 0)
     return mtx_fail(err, MTX_EINVAL, "a policy's numbers must not be negative");
   mtx_policy copy = *p;
   int64_t *order = malloc((size_t)p->n_order * sizeof *order + 1), *preempt = malloc((size_t)p->n_preempt * sizeof *preempt + 1);

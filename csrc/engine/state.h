@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "engine/engine.h"
+#include "engine/pace.h"
 #include "kv/prefix.h"
 
 typedef struct mtx_text_rule { char *text; size_t len; bool ban; } mtx_text_rule;  // stop or banned string
@@ -98,7 +99,7 @@ struct mtx_engine {
   mtx_run **runs; size_t n_runs, cap_runs;  // requests and evaluations, in order of arrival
   mtx_row *rows; int n_rows, n_decode_rows;      // of this step
   mtx_run **out_run; int64_t *out_token; int n_outs;  // wanted rows: whose, and of which of its tokens
-  double ms_decode, ms_per_prefill;  // moving averages that size prefill chunks
+  mtx_pace pace;                 // sizes prefill chunks
   mtx_policy policy;
 
   // Shared.

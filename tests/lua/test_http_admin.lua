@@ -183,10 +183,11 @@ function TestPolicy:test_user_file_and_reload()
   lu.assertEquals(p.step_tokens, 99)
   lu.assertTrue(p.order[1] > p.order[2] and p.order[2] > p.order[3])
   local f = io.open(path, "w")
-  f:write("return function(view) return { prefill_tokens = 7 } end")
+  f:write("return function(view) return { prefill_tokens = 7, prefill_ratio = 2.5 } end")
   f:close()
   lu.assertEquals(post("/admin/reload", "{}").json.reloaded[1], "policy")
-  lu.assertEquals(run_two(2).prefill_tokens, 7)
+  p = run_two(2)
+  lu.assertEquals({ p.prefill_tokens, p.prefill_ratio }, { 7, 2.5 })
   f = io.open(path, "w")
   f:write("this is not Lua")
   f:close()
@@ -195,7 +196,7 @@ function TestPolicy:test_user_file_and_reload()
 end
 
 function TestPolicy:test_bad_policies_fall_back()
-  for _, body in ipairs({ "error('x')", "while true do end", "return 5", "return { step_tokens = -1 }", "return { order = 5 }" }) do
+  for _, body in ipairs({ "error('x')", "while true do end", "return 5", "return { step_tokens = -1 }", "return { prefill_ratio = 0.5 }", "return { order = 5 }" }) do
     start({ policy = temp("return function(view) " .. body .. " end"), log_level = "error" }, function(deps) deps.log_out = { write = function() end } end)
     local p = run_two(2)
     lu.assertTrue(p.order[1] < p.order[2], body)

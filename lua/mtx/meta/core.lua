@@ -145,7 +145,7 @@ function engine:fd() end
 function engine:wait(ms) end
 ---Counters; with true also counts every page.
 function engine:stats(check) end
----step_tokens, prefill_tokens, order, preempt: followed until replaced.
+---step_tokens, prefill_tokens, prefill_ratio, order, preempt: followed until replaced.
 function engine:set_policy(policy) end
 function engine:set_threads(n) end
 ---Time per op since the last call: {op, ns, calls, bytes}; measures from now on when `on`.

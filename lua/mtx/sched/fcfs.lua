@@ -4,7 +4,10 @@
 --   job = {id, key, priority, arrived (s), deadline (s or nil), n_prompt, n_generated}
 -- and gives the answer the engine follows until the next one:
 --   {order = {ids of waiting jobs, first to be admitted first}, preempt = {ids of
---    running jobs to park} or nil, step_tokens, prefill_tokens (rows of one step, or nil)}
+--    running jobs to park} or nil, step_tokens, prefill_tokens (rows of one step, or nil),
+--    prefill_ratio (where prefill_tokens is nil: a step with prompt rows takes about
+--    this many times what its decoding rows take alone, by measured times, and longer
+--    while more requests read their prompts than decode; nil = 3)}
 return function(view)
   table.sort(view.waiting, function(a, b)
     if a.priority ~= b.priority then return a.priority > b.priority end

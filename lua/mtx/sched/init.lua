@@ -76,6 +76,9 @@ local function checked(answer, view)
       out[field] = v
     end
   end
+  local ratio = answer.prefill_ratio
+  if ratio ~= nil and not (type(ratio) == "number" and ratio >= 1 and ratio < math.huge) then return nil, "prefill_ratio must be a number of at least 1" end
+  out.prefill_ratio = ratio
   return out
 end
 

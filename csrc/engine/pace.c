@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Sizes of prefill chunks: see pace.h.
+#include "engine/pace.h"
+
+enum {
+  FIRST_ROWS = 16,   // before a prompt row has been measured
+  LEAST_ROWS = 4,    // prompts go on however dear their rows are
+  MAX_AGE = 64,      // mixed steps after which decoding is measured again
+};
+
+static int slot(int n_decode) { return n_decode < MTX_PACE_COUNTS ? n_decode - 1 : MTX_PACE_COUNTS - 1; }
+
+static void follow(double *mean, double ms, double weight) {
+  *mean += (ms - *mean) * (*mean > 0 ? weight : 1);
+  if (*mean < 1e-6) *mean = 1e-6;  // a clock may stand still; known it is all the same
+}
+
+void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms) {
+  if (!n_prefill) {
+    if (n_decode) {
+      follow(&p->ms_decode[slot(n_decode)], ms, 0.2);
+      p->age[slot(n_decode)] = 0;
+    }
+    return;
+  }
+  double own = ms;
+  if (n_decode) {
+    p->age[slot(n_decode)]++;
+    own -= p->ms_decode[slot(n_decode)];
+  }
+  // A prompt's rows become dearer as it gets deeper: that is followed at once, the way back with care.
+  double row = own / n_prefill;
+  if (row > 0) follow(&p->ms_row, row, row > p->ms_row ? 0.5 : 0.2);
+}
+
+int64_t mtx_pace_rows(mtx_pace *p, int n_decode, double ratio, int64_t room) {
+  if (!n_decode) return room;
+  double alone = p->ms_decode[slot(n_decode)];
+  if (alone <= 0 || p->age[slot(n_decode)] >= MAX_AGE) return 0;
+  double fit = p->ms_row > 0 ? (ratio - 1) * alone / p->ms_row : FIRST_ROWS;
+  if (fit >= (double)room) return room;
+  int64_t n = (int64_t)fit / LEAST_ROWS * LEAST_ROWS;
+  if (n < LEAST_ROWS) n = LEAST_ROWS;
+  return n < room ? n : room;
+}
