@@ -14,3 +14,5 @@ for b in "$BUILD"/tests/bench/bench_*; do
     *) "$b" ;;
   esac
 done
+echo "== bench_template (slowest 10)"
+"$BUILD/mtx" tests/bench/bench_template.lua | head -10

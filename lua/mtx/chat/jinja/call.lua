@@ -6,7 +6,7 @@
 -- {varargs = true, f = function(value, args, kwargs)}. args is a sequence with n,
 -- kwargs nil or a
 -- table {names in order, name = value}. Callables of the template are tables: a macro
--- m[1](args, kwargs), a builtin b[1](args, kwargs), a method m[1] = object and m[2] = spec.
+-- m[1](args, kwargs) that returns its text and m[2](args, kwargs) that writes it into the output, a builtin b[1](args, kwargs), a method m[1] = object and m[2] = spec.
 local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
 local S = require("mtx.chat.jinja.state")

@@ -6,12 +6,13 @@ local values = require("mtx.chat.jinja.values")
 local call = require("mtx.chat.jinja.call")
 local Scope = require("mtx.chat.jinja.scope")
 local X = require("mtx.chat.jinja.compile_expr")
+local compile_call = require("mtx.chat.jinja.compile_call")
 local compile_for = require("mtx.chat.jinja.compile_for")
 local S = require("mtx.chat.jinja.state")
 
 local compile = {}
 local handlers = {}
-local type, setmetatable, str, raw = type, setmetatable, values.str, text.raw
+local type, setmetatable, str = type, setmetatable, values.str
 
 --- One closure for a list of statements. The scope's names must be declared.
 function compile.body(C, body, scope)
@@ -47,16 +48,48 @@ local function emit(v)
   local n = S.n + 1
   S.n = n
   S.out[n] = v
-  S.charge(#raw(v))
+  S.charge(#(v[0] or v)) -- v[0]: the text of marked text (text.lua), nil for a plain string
+end
+
+--- What was written since the output had `base` pieces, taken out of it.
+function compile.take(base)
+  local result = text.join(S.out, base + 1, S.n)
+  S.n = base
+  return result
 end
 
 --- Runs f(F) and returns what it wrote, taken out of the output. f's signal is second.
 function compile.capture(f, F)
   local base = S.n
   local signal = f(F)
-  local result = text.join(S.out, base + 1, S.n)
-  S.n = base
-  return result, signal
+  return compile.take(base), signal
+end
+
+-- A call that is printed where it stands: a macro writes into the output at once
+-- instead of being caught, joined and written again at each level of macros.
+local function macro_output(C, node, scope)
+  local prepare = compile_call.prepare(X, C, node, scope)
+  return function(F)
+    local callee, list, named = prepare(F)
+    if type(callee) == "table" and getmetatable(callee) == call.MACRO then
+      callee[2](list, named)
+    else
+      emit(call.value(callee, list, named))
+    end
+  end
+end
+
+-- A sum that is printed: its strings go into the output one by one, not joined first.
+local function sum_output(C, node, scope)
+  local evaluate = X.terms(C, node, scope)
+  return function(F)
+    local terms, n, bytes = evaluate(F)
+    if not bytes then return emit(X.add_up(terms, n)) end
+    S.charge(bytes)
+    local out, at = S.out, S.n
+    for i = 1, n do out[at + i] = terms[i] end
+    S.n = at + n
+  end
 end
 
 function handlers.output(C, node, scope)
@@ -65,8 +98,13 @@ function handlers.output(C, node, scope)
     if type(part) == "string" then
       bytes = bytes + #part
       parts[i] = C.spans and text.trusted(part) or part
+    elseif part.t == "call" and part.func.t ~= "attr" then
+      parts[i] = macro_output(C, part, scope)
+    elseif part.t == "bin" and part.op == "+" then
+      parts[i] = sum_output(C, part, scope)
     else
-      parts[i] = X.value(C, part, scope)
+      local get = X.value(C, part, scope)
+      parts[i] = function(F) emit(get(F)) end
     end
   end
   if n == 1 and type(node.parts[1]) == "string" then
@@ -78,15 +116,14 @@ function handlers.output(C, node, scope)
       S.out[at] = literal
     end
   elseif n == 1 then
-    local f = parts[1]
-    return function(F) emit(f(F)) end
+    return parts[1]
   end
   return function(F)
     S.charge(bytes)
     for i = 1, n do
       local part = parts[i]
       if type(part) == "function" then
-        emit(part(F))
+        part(F)
       else
         local at = S.n + 1
         S.n = at
@@ -218,7 +255,8 @@ local function bind_arguments(m, N, args, kwargs)
   local n, n_params = args.n or #args, #m.params
   for i = 1, n < n_params and n or n_params do N[m.slots[i]] = args[i] end
   local rest
-  for _, name in ipairs(kwargs or {}) do
+  for k = 1, kwargs and #kwargs or 0 do
+    local name = kwargs[k]
     local v = kwargs[name]
     local slot = m.by_name[name]
     if slot and N[slot] ~= nil then S.fail(("macro '%s' got the argument '%s' twice"):format(m.name, name)) end
@@ -267,16 +305,21 @@ function compile.macro(C, node, scope, name)
   end
   own:declare_sets(node.body)
   local run, start = compile.body(C, node.body, own), own:starter()
+  local new_frame = own:frame_maker()
   return function(F)
-    return setmetatable({ [0] = name, function(args, kwargs)
+    local function write(args, kwargs)
       S.enter()
-      local N = { [0] = F }
+      local N = new_frame(F)
       bind_arguments(m, N, args, kwargs)
       if start then start(N) end
-      local result = compile.capture(run, N)
+      run(N)
       S.depth = S.depth - 1
-      return result
-    end }, call.MACRO)
+    end
+    return setmetatable({ [0] = name, function(args, kwargs)
+      local base = S.n
+      write(args, kwargs)
+      return compile.take(base)
+    end, write }, call.MACRO)
   end
 end
 

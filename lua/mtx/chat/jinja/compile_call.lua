@@ -23,6 +23,15 @@ local function collector(X, C, args, scope, plain)
   end
   local star = args.star and X.value(C, args.star, scope)
   local starstar = args.starstar and X.value(C, args.starstar, scope)
+  if not kw and not star and not starstar and n <= 2 then
+    local one, two = pos[1], pos[2]
+    if n == 0 then return function() return { n = 0 } end end
+    if n == 1 then return function(F) return { one(F), n = 1 } end end
+    return function(F)
+      local a = one(F)
+      return { a, two(F), n = 2 }
+    end
+  end
   return function(F)
     local list, named = { n = n }, nil
     for i = 1, n do list[i] = pos[i](F) end
@@ -145,8 +154,8 @@ local function method_call(X, C, node, scope, plain)
   end
 end
 
-function M.call(X, C, node, scope, plain)
-  if node.func.t == "attr" then return method_call(X, C, node, scope, plain) end
+--- A function(F) -> callee, args, kwargs: all that a call of something that is no method needs.
+function M.prepare(X, C, node, scope, plain)
   local f, at = X.value(C, node.func, scope, plain), node.at
   -- Arguments may become output: they keep their marks.
   local collect = collector(X, C, node.args, scope, false)
@@ -154,8 +163,14 @@ function M.call(X, C, node, scope, plain)
     local callee = f(F)
     local list, named = collect(F)
     S.at = at
-    return call.value(callee, list, named)
+    return callee, list, named
   end
+end
+
+function M.call(X, C, node, scope, plain)
+  if node.func.t == "attr" then return method_call(X, C, node, scope, plain) end
+  local prepare = M.prepare(X, C, node, scope, plain)
+  return function(F) return call.value(prepare(F)) end
 end
 
 return M

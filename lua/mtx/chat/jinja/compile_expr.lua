@@ -19,8 +19,8 @@ local compile_compare = require("mtx.chat.jinja.compile_compare")
 local S = require("mtx.chat.jinja.state")
 
 local null, raw, truth, str = json.null, text.raw, values.truth, values.str
-local type, getmetatable, setmetatable, concat = type, getmetatable, setmetatable, table.concat
-local LIST, TUPLE, array_mt = values.LIST, values.TUPLE, json.array_mt
+local type, getmetatable, setmetatable = type, getmetatable, setmetatable
+local LIST, TUPLE, MARKED, array_mt = values.LIST, values.TUPLE, text.MARKED, json.array_mt
 
 -- Roles of messages are words from a fixed set. They often complete a control
 -- token (<|user|>), so they count as text of the template where it reads `.role`.
@@ -243,8 +243,9 @@ end
 
 local BINARY = { ["-"] = ops.sub, ["*"] = ops.mul, ["/"] = ops.div, ["//"] = ops.floordiv, ["%"] = ops.mod, ["**"] = ops.pow }
 
--- a + b + c + ...: all strings are joined at once, anything else from the left.
-local function sum(C, node, scope, plain)
+--- The terms of a + b + c + ... evaluated: a function(F) -> terms, n, bytes; bytes is nil
+--- when not all are strings that may simply stand one after the other.
+function X.terms(C, node, scope, plain)
   local nodes, left = {}, node
   while left.t == "bin" and left.op == "+" do
     table.insert(nodes, 1, left.right)
@@ -254,20 +255,35 @@ local function sum(C, node, scope, plain)
   local items, at = X.list(C, nodes, scope, plain), node.at
   local n = #items
   return function(F)
-    local parts, all_strings, bytes = {}, true, 0
+    local terms, bytes = { nil, nil, nil }, 0 -- room for the usual number at once
     for i = 1, n do
       local v = items[i](F)
-      parts[i] = v
-      if type(v) ~= "string" then all_strings = false else bytes = bytes + #v end
+      terms[i] = v
+      if bytes then
+        if type(v) == "string" then bytes = bytes + #v
+        elseif type(v) == "table" and getmetatable(v) == MARKED and not v[-1] then bytes = bytes + #v[0]
+        else bytes = nil end
+      end
     end
     S.at = at
-    if all_strings then
-      S.charge(bytes)
-      return concat(parts)
-    end
-    local total = parts[1]
-    for i = 2, n do total = ops.add(total, parts[i]) end
-    return total
+    return terms, n, bytes
+  end
+end
+
+--- The sum of terms that are not all strings, from the left.
+function X.add_up(terms, n)
+  local total = terms[1]
+  for i = 2, n do total = ops.add(total, terms[i]) end
+  return total
+end
+
+local function sum(C, node, scope, plain)
+  local evaluate = X.terms(C, node, scope, plain)
+  return function(F)
+    local terms, n, bytes = evaluate(F)
+    if not bytes then return X.add_up(terms, n) end
+    S.charge(bytes)
+    return text.join(terms, 1, n)
   end
 end
 

@@ -27,7 +27,10 @@ function Scope:declare(name, with_start)
   if slot then return slot end
   slot = self.frame.n + 1
   self.frame.n = slot
-  if with_start then self.starts[#self.starts + 1] = { slot = slot, get = self:loader(name) } end
+  if with_start then
+    local hops, from = self:find(name)
+    self.starts[#self.starts + 1] = { slot = slot, from = hops == 0 and from or nil, get = self:loader(name) }
+  end
   self.slots[name] = slot
   return slot
 end
@@ -97,12 +100,18 @@ end
 function Scope:starter()
   local starts = self.starts
   if #starts == 0 then return nil end
-  if #starts == 1 then
-    local slot, get = starts[1].slot, starts[1].get
-    return function(F) F[slot] = get(F) end
+  -- A name of the same frame is copied; only the others need a call.
+  local copied, got = {}, {}
+  for _, start in ipairs(starts) do
+    local list = start.from and copied or got
+    list[#list + 1] = start
   end
+  local to, from = {}, {}
+  for i, start in ipairs(copied) do to[i], from[i] = start.slot, start.from end
+  local n_copied, n_got = #copied, #got
   return function(F)
-    for i = 1, #starts do F[starts[i].slot] = starts[i].get(F) end
+    for i = 1, n_copied do F[to[i]] = F[from[i]] end
+    for i = 1, n_got do F[got[i].slot] = got[i].get(F) end
   end
 end
 
@@ -132,6 +141,22 @@ end
 --- Declares every name that the statements set in this very scope.
 function Scope:declare_sets(body)
   for _, name in ipairs(set_names(body, {})) do self:declare(name, true) end
+end
+
+-- Room for the variables is made at once: a table that grows slot by slot is copied
+-- several times, which is what a call of a small macro would mostly do.
+local FRAMES = {
+  { 4, function(outer) return { [0] = outer, nil, nil, nil, nil } end },
+  { 8, function(outer) return { [0] = outer, nil, nil, nil, nil, nil, nil, nil, nil } end },
+  { 16, function(outer) return { [0] = outer, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil } end },
+}
+
+--- A function(outer frame) that makes a frame of this scope. Call after everything was declared.
+function Scope:frame_maker()
+  for _, size in ipairs(FRAMES) do
+    if self.frame.n <= size[1] then return size[2] end
+  end
+  return FRAMES[#FRAMES][2]
 end
 
 --- Calls f(name node, parent node) for each use of a name below node.

@@ -37,6 +37,7 @@ end
 --- Bytes i..j (1 <= i, j <= length) of a string value, marks kept.
 function text.sub(v, i, j)
   if type(v) == "string" then return sub(v, i, j) end
+  if i == 1 and j == #v[0] then return v end
   local s = sub(v[0], i, j)
   local n_bytes, marks, n = #s, nil, 0
   for k = 1, #v, 2 do
@@ -78,14 +79,16 @@ function text.is_markup(v) return type(v) == "table" and v[-1] == true end
 --- Joins list[first..last] (string values) into one string value.
 function text.join(list, first, last)
   if not S.marks then return concat(list, "", first, last) end
+  if first == last and not text.is_markup(list[first]) then return list[first] end
   local marks, n, at, parts = nil, 0, 0, {}
   for i = first, last do
     local v = list[i]
-    if type(v) == "string" then
-      parts[#parts + 1] = v
+    local whole = v[0] -- nil for a plain string, whose index is the string library
+    if not whole then
+      parts[i - first + 1] = v
       at = at + #v
     else
-      parts[#parts + 1] = v[0]
+      parts[i - first + 1] = whole
       marks = marks or {}
       for k = 1, #v, 2 do
         local start = v[k] + at
@@ -96,7 +99,7 @@ function text.join(list, first, last)
           n = n + 2
         end
       end
-      at = at + #v[0]
+      at = at + #whole
     end
   end
   local s = concat(parts)

@@ -19,7 +19,7 @@ local S = require("mtx.chat.jinja.state")
 
 local values = {}
 local type, getmetatable, setmetatable, math_type = type, getmetatable, setmetatable, math.type
-local null, raw = json.null, text.raw
+local null, raw, MARKED = json.null, text.raw, text.MARKED
 local NULL_IS_TABLE = type(null) == "table"
 
 local function metatable(kind) return { kind = kind, __name = kind } end
@@ -123,9 +123,9 @@ values.repr = repr
 --- text of the template: they often complete a control token (<|image_1|>) and
 --- are harmless by themselves.
 function values.str(v)
-  if type(v) == "string" then return v end
+  local t = type(v)
+  if t == "string" or (t == "table" and getmetatable(v) == MARKED) then return v end
   local k = kind(v)
-  if k == "str" then return v end
   if k == "int" then return S.spans and text.trusted(tostring(v)) or tostring(v) end
   if k == "float" then return json.float_text(v) end
   if k == "bool" then return v and "True" or "False" end
