@@ -14,7 +14,9 @@ local SPECIAL = { ["<|im_start|>"] = 0x110000, ["<|im_end|>"] = 0x110001, ["<s>"
 local SPECIAL_TEXT = {}
 for text, id in pairs(SPECIAL) do SPECIAL_TEXT[id] = text end
 
-fake.TEMPLATE = "{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{# tools <think> #}"
+-- Takes tools and has a switch for thoughts, which is what the server finds out by rendering it.
+fake.TEMPLATE = "{% for t in tools or [] %}{{ t | tojson }}\n{% endfor %}{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+  .. "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 
 local Model, Engine = {}, {}
 Model.__index, Engine.__index = Model, Engine

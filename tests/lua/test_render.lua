@@ -134,6 +134,12 @@ function TestRender:test_capabilities_by_probing()
   local function can(name) return assert(render.new({ template = read(GOLDEN .. "templates/" .. name .. ".jinja"), name = name, now = NOW })):capabilities() end
   local qwen = can("Qwen-Qwen3-0.6B")
   lu.assertEquals({ qwen.system, qwen.tools, qwen.tool_role, qwen.thinking, qwen.arguments }, { true, true, true, "enable_thinking", "object" })
+  -- With a switch, with an effort, opened for the model, printed before calls, cut from earlier turns; and none.
+  for name, reasons in pairs({ ["Qwen-Qwen3-0.6B"] = true, ["openai-gpt-oss-120b"] = true, ["upstage-Solar-Open-100B"] = true, ["Kimi-K2-Thinking"] = true,
+    ["llama-cpp-deepseek-r1"] = true, ["google-gemma-2-2b-it"] = false, ["meta-llama-Llama-3.1-8B-Instruct"] = false,
+    ["mistralai-Mistral-Nemo-Instruct-2407"] = false, ["Qwen-Qwen2.5-7B-Instruct"] = false }) do
+    lu.assertEquals(can(name).reasoning, reasons, name)
+  end
   lu.assertFalse(can("google-gemma-2-2b-it").system)
   lu.assertNil(can("meta-llama-Llama-3.1-8B-Instruct").thinking)
   local plain = new(CHATML):capabilities()

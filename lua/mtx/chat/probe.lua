@@ -8,7 +8,10 @@
 --   tools         tool definitions show            tool_role    results of calls show
 --   tool_calls    an assistant's calls show        calls_beside_text  they do next to a text
 --   arguments     "object" or "string": the form of a call's arguments that comes out as JSON
---   parts         content must be a list of parts  thinking     enable_thinking (or thinking) changes the prompt
+--   parts         content must be a list of parts  thinking     the name of the switch (enable_thinking or
+--                 thinking) that changes the prompt
+--   reasoning     the template knows thoughts: it has a switch or an effort for them, prints or cuts those
+--                 of earlier turns, or opens them for the model
 local json = require("mtx.json")
 
 local WORD = "Zqprobe7"
@@ -28,6 +31,24 @@ local function call_history(arguments, text, beside)
   local call = json.object("id", "abcdefghi", "type", "function", "function", json.object("name", "f", "arguments", arguments))
   local calls = json.array{ call }
   return json.array{ turn("user", text("x")), turn("assistant", text(beside or ""), { tool_calls = calls }), turn("tool", text(WORD), { tool_call_id = "abcdefghi", name = "f" }) }
+end
+
+-- Whether anything about thoughts shows in the prompts.
+local function knows_thoughts(renders, text, arguments)
+  local question = json.array{ turn("user", text("x")) }
+  local prompt = renders(question)
+  if prompt and prompt:find("<think>%s*$") then return true end
+  local low, high = renders(question, nil, { reasoning_effort = "low" }), renders(question, nil, { reasoning_effort = "high" })
+  if low and high and low ~= high then return true end
+  -- Some templates print the thoughts of the last turn only, some only those before a call.
+  local thought = { reasoning_content = WORD, reasoning = WORD, thinking = WORD }
+  if shows(renders(json.array{ turn("user", text("x")), turn("assistant", text("y"), thought) }), WORD) then return true end
+  local calls = json.array{ json.object("id", "abcdefghi", "type", "function", "function", json.object("name", "f", "arguments", arguments)) }
+  local before_call = turn("assistant", text(""), { tool_calls = calls, reasoning_content = WORD, reasoning = WORD, thinking = WORD })
+  local result = turn("tool", text("r"), { tool_call_id = "abcdefghi", name = "f" })
+  if shows(renders(json.array{ turn("user", text("x")), before_call, result }), WORD) then return true end
+  local earlier = renders(json.array{ turn("user", text("x")), turn("assistant", text("<think>\n" .. WORD .. "\n</think>\n\ny")), turn("user", text("z")) })
+  return earlier ~= nil and not shows(earlier, WORD)
 end
 
 return function(renders)
@@ -53,5 +74,6 @@ return function(renders)
     local history = json.array{ turn("user", text("x")) }
     if renders(history, nil, { [name] = true }) ~= renders(history, nil, { [name] = false }) then can.thinking = name end
   end
+  can.reasoning = can.thinking ~= nil or knows_thoughts(renders, text, can.arguments == "string" and '{"Zqarg": "v"}' or json.object("Zqarg", "v"))
   return can
 end

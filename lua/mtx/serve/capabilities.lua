@@ -1,27 +1,43 @@
 -- SPDX-License-Identifier: MIT
--- What a model can do, computed from its file and template, never guessed from
--- its name.
+-- What a model can do, computed from its file and from what its template renders
+-- (chat/probe.lua), never guessed from names or words.
+local render = require("mtx.chat.render")
+
 local capabilities = {}
 
 -- Architectures that only encode.
 local ENCODERS = { bert = true, ["nomic-bert"] = true, ["nomic-bert-moe"] = true, ["jina-bert-v2"] = true, ["jina-bert-v3"] = true,
   ["modern-bert"] = true, ["neo-bert"] = true, t5encoder = true, ["gemma-embedding"] = true, ["eurobert"] = true }
 
+-- Probing a template takes some milliseconds; a list of models asks for each again and again.
+local MAX_KNOWN = 64
+local known, n_known = {}, 0
+
+-- The set of probe.lua for a template; empty for one that cannot be used.
+local function probed(template)
+  local can = known[template]
+  if not can then
+    local renderer = render.new({ template = template })
+    can = renderer and renderer:capabilities() or {}
+    if n_known >= MAX_KNOWN then known, n_known = {}, 0 end
+    known[template], n_known = can, n_known + 1
+  end
+  return can
+end
+
 -- info: model:info() or the catalog's description (architecture, chat_template, pooling, fim_prefix).
--- -> set {completion, tools, thinking, insert, embedding} of true.
+-- template: stands in for the file's own. -> set {completion, tools, thinking, insert, embedding} of true.
 function capabilities.of(info, template)
   local set = {}
-  local t = template or info.chat_template or ""
   if ENCODERS[info.architecture or ""] then
     set.embedding = true
     return set
   end
   set.completion = true
-  if t:find("tools", 1, true) then set.tools = true end
-  if t:find("<think>", 1, true) or t:find("enable_thinking", 1, true) or t:find("reasoning_content", 1, true)
-    or t:find("<|channel|>", 1, true) then
-    set.thinking = true
-  end
+  local source = template or info.chat_template
+  local can = source and source ~= "" and probed(source) or {}
+  if can.tools then set.tools = true end
+  if can.reasoning then set.thinking = true end
   if info.fim_prefix and info.fim_suffix then set.insert = true end
   if info.pooling and info.pooling ~= "none" then set.embedding = true end
   return set
