@@ -8,6 +8,7 @@ local check = require("mtx.api.check")
 local ids = require("mtx.serve.ids")
 local prompt = require("mtx.prompt")
 local request = require("mtx.request")
+local resume = require("mtx.serve.resume")
 local toolloop = require("mtx.serve.toolloop")
 
 local generate = {}
@@ -113,6 +114,7 @@ local function emit(job, ev, choice)
     choice.n_calls = choice.n_calls + 1
     ev.id = ev.id or ((job.req.dialect == "anthropic" and "toolu_" or "call_") .. ids.random(24))
   end
+  if ev.kind == "thinking" then choice.thinking = true elseif ev.kind == "text" or ev.kind == "call" then choice.thinking = nil end
   job.sink(ev)
 end
 
@@ -122,19 +124,27 @@ local function release(job)
   local ctx, l = job.ctx, job.loaded
   l.jobs[job] = nil
   if job.req.request_id and ctx.jobs[job.req.request_id] == job then ctx.jobs[job.req.request_id] = nil end
+  if job.req.controlled_as then ctx.controlled[job.req.controlled_as] = nil end
   ctx.n_jobs = ctx.n_jobs - 1
   ctx.pool:release(l, job.req.keep_alive)
   ctx.policy:changed(l, "finish")
 end
 
+-- Progress of the prompt as the server knows it: at admission, and when the first token is there.
+local function emit_progress(job, choice, processed, ms)
+  emit(job, { kind = "progress", total = choice.n_prompt, cache = choice.n_cached, processed = processed, time_ms = ms }, choice)
+end
+
 local ON = {}
 
 function ON.start(job, choice, ev)
+  if choice.started then return end -- it goes on after a resume
   choice.started = uv.hrtime()
   choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
   local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
   emit(job, out, choice)
   local req = job.req
+  if req.return_progress then emit_progress(job, choice, ev.n_cached, 0) end
   if req.echo then
     local text = req.prompt_texts[choice.prompt]
     emit(job, { kind = "text", text = text, logprobs = ev.logprobs and named_prompt(job, choice, ev.logprobs) }, choice)
@@ -147,8 +157,10 @@ function ON.token(job, choice, ev)
   if not choice.first_ms then
     choice.first_ms = (uv.hrtime() - job.t0) / 1e6
     job.ctx.on_first_token(job, choice)
+    if job.req.return_progress then emit_progress(job, choice, choice.n_prompt, (uv.hrtime() - choice.started) / 1e6) end
   end
   if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
+  if choice.ids then table.move(ev.tokens, 1, #ev.tokens, #choice.ids + 1, choice.ids) end
   local logprobs = ev.logprobs and named(job.loaded, ev.logprobs)
   if job.token_hook then
     local ok, text, fault = pcall(job.ctx.script.token, job.ctx.script, ev.text, job.req)
@@ -189,9 +201,27 @@ local function fault_of(ev)
   return check.fault(kind == "internal" and 500 or 503, ev.message or "the model failed", { kind = kind })
 end
 
+local submit
+
+-- True when the generation goes on after the engine's end of it.
+local function resumed(job, choice, ev)
+  local on, more = pcall(resume.at_done, job, choice, ev, submit)
+  if not on then
+    if not check.is_fault(more) then error(more, 0) end
+    choice.fault = more
+    return false
+  end
+  if more and choice.thought_mark then
+    for _, e in ipairs(choice.parser and choice.parser:feed(choice.thought_mark) or {}) do emit(job, e, choice) end
+    choice.thought_mark = nil
+  end
+  return more
+end
+
 function ON.done(job, choice, ev)
   job.by_id[choice.id] = nil
   job.loaded.handlers[choice.id] = nil
+  if resumed(job, choice, ev) then return end
   if choice.parser and ev.reason ~= "error" then
     local events = choice.parser:finish()
     if choice.held and events[1] then events[1].logprobs = choice.held end
@@ -200,16 +230,20 @@ function ON.done(job, choice, ev)
   local reason = ev.reason
   if reason == "stop_string" or (choice.stopped and reason == "cancelled") then reason = choice.fault and "error" or "stop" end
   if reason == "stop" and choice.n_calls > 0 then reason = "tool_calls" end
+  local timed_out = job.req.soft_deadline and ev.reason == "error" and ev.code == "deadline"
+  if timed_out then reason = "length" end
+  if choice.fault then reason = "error" end
   job.n_left = job.n_left - 1
   local u = job.usage
   if not u.counted[choice.prompt] then
     u.counted[choice.prompt] = true
-    u.n_prompt = u.n_prompt + (ev.n_prompt or choice.n_prompt or 0)
-    u.n_cached = u.n_cached + (ev.n_cached or choice.n_cached or 0)
+    u.n_prompt = u.n_prompt + (not choice.round and ev.n_prompt or choice.n_prompt or 0)
+    u.n_cached = u.n_cached + (not choice.round and ev.n_cached or choice.n_cached or 0)
   end
-  u.n_generated = u.n_generated + (ev.n_generated or 0)
+  u.n_generated = u.n_generated + (ev.n_generated or 0) + (choice.n_before or 0)
   for _, k in ipairs({ "queue", "prefill", "decode" }) do
-    u[k .. "_ms"] = math.max(u[k .. "_ms"] or 0, ev["t_" .. k .. "_ms"] or 0)
+    local before = choice.ms_before and choice.ms_before[k] or 0
+    u[k .. "_ms"] = math.max(u[k .. "_ms"] or 0, (ev["t_" .. k .. "_ms"] or 0) + before)
   end
   u.total_ms = (uv.hrtime() - job.t0) / 1e6
   local last = job.n_left == 0
@@ -219,19 +253,21 @@ function ON.done(job, choice, ev)
     release(job)
   end
   emit(job, { kind = "done", reason = reason, stop_string = ev.stop_string, last = last,
-    fault = choice.fault or ev.reason == "error" and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
+    fault = choice.fault or ev.reason == "error" and not timed_out and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
 end
 
-local function submit(job, choice, tokens, sampler)
+-- Hands the tokens of a choice to the engine; again (choice.round) when it is resumed.
+function submit(job, choice, tokens)
   local ctx, req, l = job.ctx, job.req, job.loaded
   local room = l.n_ctx - #tokens
-  local max = math.min(req.max_tokens or math.huge, room)
+  local max = math.min(resume.limit(job) - (choice.n_before or 0), room)
   local s = {}
-  for k, v in pairs(sampler) do s[k] = v end
-  s.seed = (sampler.seed + choice.index) & 0x7fffffff
+  for k, v in pairs(job.sampler) do s[k] = v end
+  s.seed = (job.sampler.seed + choice.index + (choice.round or 0) * 1000003) & 0x7fffffff
   local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
-    grammar = job.grammar, grammar_triggers = job.triggers, logprobs = req.logprobs, prompt_logprobs = req.echo and req.logprobs or nil, priority = req.priority or 0,
-    deadline_ms = job.deadline_ms, cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
+    grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil, logprobs = req.logprobs,
+    prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
+    deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
     ignore_eos = req.ignore_eos or false, shown = choice.parser and choice.parser.shown })
   if not id then
     if code == "limit" then
@@ -240,7 +276,8 @@ local function submit(job, choice, tokens, sampler)
     end
     check.fail(code == "invalid" and 400 or 500, tostring(message), { kind = code == "invalid" and "invalid" or "internal" })
   end
-  choice.id, choice.n_prompt = id, #tokens
+  choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
+  if resume.wanted(req) then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
   job.by_id[id] = choice
   l.handlers[id] = function(ev) return ON[ev.kind](job, choice, ev) end
 end
@@ -285,7 +322,7 @@ local function start_once(ctx, req, sink)
         local choice = { index = #job.choices, prompt = p, n_calls = 0, tokens = job.keep_tokens and {} or nil,
           parser = (req.task == "chat" or not req.raw and loaded.template) and ctx.parser and ctx.parser(loaded, req) or nil }
         job.choices[#job.choices + 1] = choice
-        submit(job, choice, tokens, sampler)
+        submit(job, choice, tokens)
         job.n_left = job.n_left + 1
       end
     end
@@ -297,12 +334,14 @@ local function start_once(ctx, req, sink)
     error(err, 0)
   end
   if req.request_id then ctx.jobs[req.request_id] = job end
+  if req.controlled_as then ctx.controlled[req.controlled_as] = job end -- the next round of a tool loop
   ctx.policy:changed(loaded, "arrive")
   return job
 end
 
 -- Stops the work; a done event with reason "cancelled" follows for each choice.
 function Job:cancel()
+  self.cancelled = true
   for id in pairs(self.by_id) do self.loaded.engine:cancel(id) end
 end
 

@@ -38,6 +38,14 @@ function prompt.too_long(n, n_ctx)
     kind = "context", code = "context_length_exceeded", extra = { n_prompt_tokens = n, n_ctx = n_ctx } })
 end
 
+-- The first n_keep ids and the youngest of the others, n_max in all (Ollama's truncate).
+local function cut(req, ids, n_max)
+  local keep = math.max(0, math.min(req.n_keep or 4, n_max // 2))
+  req.n_truncated = (req.n_truncated or 0) + #ids - n_max
+  local out = table.move(ids, 1, keep, 1, {})
+  return table.move(ids, #ids - (n_max - keep) + 1, #ids, keep + 1, out)
+end
+
 -- Chat: drops the oldest turns after the system message until the rest fits.
 local function fit_chat(ctx, loaded, req, ids, n_max)
   local full, messages = #ids, {}
@@ -49,8 +57,8 @@ local function fit_chat(ctx, loaded, req, ids, n_max)
     local r = render(ctx, loaded, messages, req)
     ids = tokenize(loaded, r)
   end
-  if #ids > n_max then prompt.too_long(#ids, loaded.n_ctx) end
-  return ids, full - #ids
+  req.n_truncated = full - #ids
+  return #ids > n_max and cut(req, ids, n_max) or ids
 end
 
 local function chat_prompt(ctx, loaded, req)
@@ -60,7 +68,7 @@ local function chat_prompt(ctx, loaded, req)
   local n_max = loaded.n_ctx - 1
   if #ids > n_max then
     if req.dialect ~= "ollama" or not req.truncate then prompt.too_long(#ids, loaded.n_ctx) end
-    ids, req.n_truncated = fit_chat(ctx, loaded, req, ids, n_max)
+    ids = fit_chat(ctx, loaded, req, ids, n_max)
   end
   return ids
 end
@@ -117,6 +125,7 @@ local function text_prompt(ctx, loaded, req, text)
         return table.move(ids, cut + 1, #ids, 1, {})
       end
     end
+    if req.dialect == "ollama" and req.truncate then return cut(req, ids, loaded.n_ctx - 1) end
     prompt.too_long(#ids, loaded.n_ctx)
   end
   return ids

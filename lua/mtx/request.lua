@@ -26,10 +26,13 @@
 --   logprobs       nil = none | number of alternatives (0 = chosen token only)
 --   echo           text: the prompt's text comes back first
 --   stream, include_usage, keep_alive (seconds, math.huge = for ever)
---   num_ctx, truncate, shift, priority, deadline_ms, cache_key, request_id, ignore_eos, adapters
+--   shift, n_keep  at a full context go on with the first n_keep tokens and the younger half of the rest
+--   merge_turns    chat: neighbouring turns of one role become one
+--   return_progress, reasoning_control  llama-server's: progress events; thoughts can be ended by order
+--   num_ctx, truncate, priority, deadline_ms, cache_key, request_id, ignore_eos, adapters
 --
 -- Events, in order, each with `choice` (from 0):
---   {kind = "start", n_prompt, n_cached}
+--   {kind = "start", n_prompt, n_cached}; {kind = "progress", total, cache, processed, time_ms} when asked for
 --   {kind = "text", text, logprobs} ; {kind = "thinking", text}
 --   {kind = "call", index (from 0), id, name}, then {kind = "arguments", index, text} (parts of a
 --   JSON text, they only append), then {kind = "call_end", index}

@@ -156,7 +156,7 @@ end
 
 local function advance(e, r)
   if r.delay and uv.now() < r.at + r.delay * (r.n + 1) then return end
-  if r.fail_after and r.n >= r.fail_after then return done(e, r, "error", { message = "the model failed on purpose", code = "internal" }) end
+  if r.fail_after and r.n >= r.fail_after then return done(e, r, "error", { message = "the model failed on purpose", code = r.reply.code or "internal" }) end
   if r.n >= (r.args.max_tokens or math.huge) then return done(e, r, "length") end
   local piece = r.pieces[r.n + 1]
   if not piece then

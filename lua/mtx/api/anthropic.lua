@@ -131,6 +131,7 @@ function anthropic.decode(body, counting)
   local format = output and check.object(output, "format", "output_config.format")
   if format and format.type == "json_schema" then r.format = { kind = "schema", schema = check.object(format, "schema") } end
   check.object(body, "metadata")
+  r.merge_turns = check.boolean(body, "merge_turns")
   local last = r.messages[#r.messages]
   if last.role == "assistant" and not last.tool_calls then r.continue = true end
   return r

@@ -48,10 +48,12 @@ function llama.common(body, r)
   if r.logprobs == 0 then r.logprobs = nil end
   r.ignore_eos = check.boolean(body, "ignore_eos")
   r.return_tokens = check.boolean(body, "return_tokens")
-  check.integer(body, "n_keep")
+  r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
+  r.return_progress = check.boolean(body, "return_progress")
   check.integer(body, "id_slot", -1)
   check.integer(body, "n_indent", 0)
-  r.deadline_ms = check.integer(body, "t_max_predict_ms", 1) or check.integer(body, "deadline_ms", 1)
+  local most = check.integer(body, "t_max_predict_ms", 1)
+  r.deadline_ms, r.soft_deadline = most or check.integer(body, "deadline_ms", 1), most ~= nil -- soft: the answer ends there
   if check.boolean(body, "cache_prompt") == false then r.no_cache = true end
   r.post_probs = check.boolean(body, "post_sampling_probs")
   local fields = check.array(body, "response_fields")
@@ -125,6 +127,9 @@ end
 function Writer:open() return "" end
 
 function Writer:event(ev)
+  if ev.kind == "progress" then
+    return stream.sse('{"index":' .. ev.choice .. ',"content":"","tokens":[],"stop":false,"id_slot":-1,"prompt_progress":' .. wire.encode(openai_reply.progress(ev)) .. "}")
+  end
   if ev.kind ~= "text" or (ev.text == "" and not ev.logprobs) then return "" end
   return stream.sse('{"index":' .. ev.choice .. ',"content":' .. wire.quote(ev.text) .. ',"tokens":[],"stop":false,"id_slot":-1'
     .. (ev.logprobs and ',"completion_probabilities":' .. wire.encode(probabilities(ev.logprobs)) or "") .. "}")
@@ -155,7 +160,7 @@ local function final(self, result, i)
   local o = { index = i - 1, content = self.req.stream and "" or c.text, tokens = list(self.req.return_tokens and c.tokens or nil), id_slot = -1, stop = true,
     model = self.meta.model, tokens_predicted = u.n_generated, tokens_evaluated = u.n_prompt, generation_settings = settings,
     prompt = type(self.req.prompts) == "table" and type(self.req.prompts[p]) == "string" and self.req.prompts[p] or self.req.prompt or "",
-    has_new_line = (c.text or ""):find("\n", 1, true) ~= nil, truncated = false, stop_type = c.stop_string and "word" or TYPES[c.reason] or "none",
+    has_new_line = (c.text or ""):find("\n", 1, true) ~= nil, truncated = (job.choices[i].round or 0) > 0, stop_type = c.stop_string and "word" or TYPES[c.reason] or "none",
     stopping_word = c.stop_string or "", tokens_cached = u.n_cached, timings = openai_reply.timings(u) }
   if not self.req.stream and c.logprobs then o.completion_probabilities = probabilities(c.logprobs) end
   if self.req.response_fields then return pick(o, self.req.response_fields) end

@@ -36,7 +36,7 @@ end
 function ollama.options(body, r)
   local o = check.object(body, "options")
   if not o then
-    r.sampler = {}
+    r.sampler, r.n_keep = {}, 4
     return r
   end
   typed(o, INTEGERS, "integer", function(v) return type(v) == "number" and math.tointeger(v) ~= nil end)
@@ -54,6 +54,7 @@ function ollama.options(body, r)
   r.sampler.logit_bias = request.logit_bias(o)
   local n = check.integer(o, "num_predict")
   if n and n >= 0 then r.max_tokens = n end -- -1 and -2: up to the context
+  r.n_keep = check.integer(o, "num_keep") or 4
   r.num_ctx = check.integer(o, "num_ctx", 0)
   if r.num_ctx == 0 then r.num_ctx = nil end
   r.ignore_eos = get(o, "ignore_eos")
@@ -90,6 +91,7 @@ local function common(body, r)
   r.truncate = check.boolean(body, "truncate")
   if r.truncate == nil then r.truncate = true end
   r.shift = check.boolean(body, "shift")
+  r.merge_turns = check.boolean(body, "merge_turns")
   r.request_id = check.string(body, "request_id")
   r.cache_tag = check.string(body, "cache_tag")
   r.deadline_ms = check.integer(body, "deadline_ms", 1)

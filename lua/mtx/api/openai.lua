@@ -125,6 +125,8 @@ local function common(body, r)
   r.ignore_eos = check.boolean(body, "ignore_eos")
   r.request_id = check.string(body, "request_id")
   r.ping_s = check.integer(body, "sse_ping_interval", -1)
+  r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
+  r.return_progress = check.boolean(body, "return_progress")
   local options = check.object(body, "options")
   if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
   local cache = check.boolean(body, "cache_prompt")
@@ -160,6 +162,8 @@ function openai.chat(body)
   r.continue = continue or nil
   r.reasoning_format = check.one_of(body, "reasoning_format", { "none", "deepseek", "deepseek-legacy", "auto" })
   r.timings = check.boolean(body, "timings_per_token")
+  r.reasoning_control = check.boolean(body, "reasoning_control")
+  r.merge_turns = check.boolean(body, "merge_turns")
   local modalities = check.array(body, "modalities")
   for _, m in ipairs(modalities or {}) do
     if m ~= "text" then fail(400, "modality " .. tostring(m):sub(1, 20) .. " is not supported", { param = "modalities" }) end

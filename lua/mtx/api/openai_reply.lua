@@ -58,6 +58,9 @@ function reply.timings(u)
     predicted_per_second = d_ms > 0 and u.n_generated / d_ms * 1000 or 0 }
 end
 
+-- llama-server's prompt_progress of a progress event.
+function reply.progress(ev) return { total = ev.total, cache = ev.cache, processed = ev.processed, time_ms = ev.time_ms } end
+
 local Chat = {}
 Chat.__index = Chat
 
@@ -104,6 +107,8 @@ function Chat:event(ev)
       .. ',"type":"function","function":{"name":' .. quote(ev.name) .. ',"arguments":""}}]}', nil, ev.logprobs)
   elseif kind == "arguments" then
     return chunk(self, c, '{"tool_calls":[{"index":' .. ev.index .. ',"function":{"arguments":' .. quote(ev.text) .. "}}]}", nil, ev.logprobs)
+  elseif kind == "progress" then
+    return "data: " .. self.head .. '{"index":' .. c .. ',"delta":{},"finish_reason":null}],"prompt_progress":' .. wire.encode(reply.progress(ev)) .. "}\n\n"
   elseif kind == "done" then
     return chunk(self, c, "{}", FINISH[ev.reason] or "stop")
   end

@@ -120,6 +120,7 @@ function responses.decode(body)
   if get(body, "conversation") ~= nil then fail(400, "conversation is not supported; chain with previous_response_id", { param = "conversation" }) end
   if check.boolean(body, "background") then fail(400, "background is not supported; use stream", { param = "background" }) end
   r.metadata = check.object(body, "metadata")
+  r.merge_turns = check.boolean(body, "merge_turns")
   local null = json.null
   r.echo_fields = { instructions = r.instructions or null, tools = get(body, "tools") or json.array(), tool_choice = get(body, "tool_choice") or "auto",
     parallel_tool_calls = r.parallel_tool_calls ~= false, text = get(body, "text") or { format = { type = "text" } },

@@ -117,6 +117,7 @@ function models.attach(ctx)
       return source
     end
   end
+  ctx.closing = function(loaded) return output.closing(loaded.template) end -- the mark that ends a thought
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
     for _, l in pairs(ctx.pool.loaded) do

@@ -30,7 +30,7 @@ end
 -- the template itself is unusable.
 function serve_render.messages(loaded, messages, req)
   local text, spans = renderer_of(loaded):render({ messages = messages, tools = req.tool_choice ~= "none" and req.tools or nil, kwargs = kwargs_of(req),
-    continue_final_message = req.continue })
+    continue_final_message = req.continue, merge_turns = req.merge_turns })
   if not text then return nil, spans end
   return { text = text, spans = spans }
 end

@@ -8,6 +8,7 @@ local ollama = require("mtx.api.ollama")
 local ollama_reply = require("mtx.api.ollama_reply")
 local openai = require("mtx.api.openai")
 local openai_reply = require("mtx.api.openai_reply")
+local resume = require("mtx.serve.resume")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -22,7 +23,29 @@ local function openai_route(ctx, decode, writer, prefix)
   return function(x)
     local req = decode(answer.body(x))
     if req.task == "text" then req.prompt = nil end
-    answer.run(ctx, x, req, function(job) return writer(req, M.meta(ctx, prefix, job)) end)
+    answer.run(ctx, x, req, function(job)
+      local meta = M.meta(ctx, prefix, job)
+      if req.reasoning_control then
+        ctx.controlled[meta.id], req.controlled_as = job, meta.id
+      end
+      return writer(req, meta)
+    end)
+  end
+end
+
+-- POST /v1/chat/completions/control: orders to a running reply.
+local function control(ctx)
+  return function(x)
+    local body = answer.body(x)
+    local id = check.string(body, "id")
+    if not id then check.fail(400, "id is required", { param = "id" }) end
+    check.one_of(body, "action", { "reasoning_end" })
+    if not check.get(body, "action") then check.fail(400, "action is required: reasoning_end", { param = "action" }) end
+    local job = ctx.controlled[id]
+    if not job or job.req.key ~= x.key then check.fail(404, "no running reply has this id; it must have been started with reasoning_control") end
+    local mark = ctx.closing(job.loaded)
+    local n = mark and resume.end_thought(job, mark) or 0
+    x:send(200, wire.encode({ success = n > 0, message = n == 0 and "the reply is not thinking now" or nil }))
   end
 end
 
@@ -75,8 +98,9 @@ end
 
 function M.add(ctx)
   local r = ctx.routes
-  ctx.jobs, ctx.n_jobs = {}, 0
+  ctx.jobs, ctx.controlled, ctx.n_jobs = {}, {}, 0
   r:add("POST", "/v1/chat/completions", { scope = "infer", dialect = "openai", handler = openai_route(ctx, openai.chat, openai_reply.chat, "chatcmpl-") })
+  r:add("POST", "/v1/chat/completions/control", { scope = "infer", dialect = "openai", handler = control(ctx) })
   r:add("POST", "/v1/completions", { scope = "infer", dialect = "openai", handler = openai_route(ctx, openai.completions, openai_reply.text, "cmpl-") })
   r:add("POST", "/api/chat", { scope = "infer", dialect = "ollama", handler = ollama_route(ctx, ollama.chat) })
   r:add("POST", "/api/generate", { scope = "infer", dialect = "ollama", handler = ollama_route(ctx, ollama.generate) })
