@@ -105,6 +105,7 @@ config.OPTIONS = {
   opt("reasoning_fields", "string", "both", {}, "/v1 name of reasoning text: both, reasoning, reasoning_content", one_of("both", "reasoning", "reasoning_content")),
   opt("responses_max", "integer", 1000, {}, "stored /v1/responses", range(0, 1 << 20)),
   opt("responses_ttl", "duration", 86400, {}, "how long they are kept", nil, "s"),
+  opt("replay_mb", "integer", 256, {}, "memory for streams kept under X-Conversation-Id; 0 = none", range(0, 1 << 16), "MiB"),
   opt("props_writable", "boolean", false, {}, "allow POST /props"),
   opt("metrics", "boolean", true, {}, "serve /metrics"),
   opt("log_level", "string", "info", { "MATRICXON_LOG_LEVEL" }, "error, warn, info, debug or trace"),

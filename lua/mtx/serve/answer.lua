@@ -61,15 +61,12 @@ local function add_context(result, job)
   result.context = table.move(tokens, 1, #tokens, #all + 1, all)
 end
 
-local function start_ping(x, writer, seconds)
+local function start_ping(x, writer, begin, seconds)
   if not writer.ping or seconds < 0 then return nil end
   local timer = uv.new_timer()
   timer:start(seconds * 1000, seconds * 1000, function()
     if x.gone then return end
-    if not x.streaming then
-      x:start(200, writer.ctype)
-      x:write(writer:open())
-    end
+    begin()
     x:write(writer.ping)
   end)
   return timer
@@ -80,42 +77,56 @@ end
 function answer.run(ctx, x, req, make_writer, on_done)
   req.key = x.key
   local collect = answer.collector()
-  local job, writer, ping
+  local job, writer, ping, begun
+  -- A kept stream (routes_stream.lua) goes on without its client.
+  local kept = req.stream and ctx.keep_stream(x) or nil
+  local function put(bytes)
+    if kept then kept:append(bytes) end
+    if not x.gone then x:write(bytes) end
+  end
+  local function begin()
+    if begun then return end
+    begun = true
+    if kept then kept.ctype = writer.ctype end
+    if not x.gone then x:start(200, writer.ctype) end
+    put(writer:open())
+  end
   local streamed, keep = req.stream, not req.stream or on_done or (ctx.script and ctx.script:has("response"))
   local function fail_late(fault)
     local _, body = errors.of(x.route.dialect, fault, x.id)
-    x:write(writer:fault(body))
-    x:finish(true)
+    put(writer:fault(body))
+    if kept then kept:finish() end
+    if not x.gone then x:finish(true) end
   end
   local function finish()
     if ping and not ping:is_closing() then ping:close() end
-    if x.gone then return end
+    if x.gone and not kept then return end
     local result = collect.result(job)
     if collect.fault then
-      if x.streaming then return fail_late(collect.fault) end
+      if begun then return fail_late(collect.fault) end
+      if kept then ctx.streams:remove(kept) end
       return ctx.app:fail(x, collect.fault)
     end
     add_context(result, job)
     if ctx.script then ctx.script:response(result, req) end
     if on_done then on_done(result, job) end
     if streamed then
-      x:write(writer:close(result))
-      x:finish()
+      begin()
+      put(writer:close(result))
+      if kept then kept:finish() end
+      if not x.gone then x:finish() end
     else
       x:send(200, wire.encode(writer:whole(result)))
     end
   end
   local function sink(ev)
-    if x.gone then
+    if x.gone and not kept then
       if ev.last and ping and not ping:is_closing() then ping:close() end
       return
     end
     if streamed then
-      if not x.streaming and not (ev.kind == "done" and ev.fault) then
-        x:start(200, writer.ctype)
-        x:write(writer:open())
-      end
-      if x.streaming and not ev.fault then x:write(writer:event(ev)) end
+      if not (ev.kind == "done" and ev.fault) then begin() end
+      if begun and not ev.fault then put(writer:event(ev)) end
       if keep or ev.kind == "done" then collect.add(ev) end
     else
       collect.add(ev)
@@ -125,17 +136,25 @@ function answer.run(ctx, x, req, make_writer, on_done)
   local function guarded(ev)
     if not ctx.app:guard(x, sink, ev) then job:cancel() end
   end
-  job = generate.start(ctx, req, guarded)
+  local started, fault = pcall(generate.start, ctx, req, guarded)
+  if not started then
+    if kept then ctx.streams:remove(kept) end
+    error(fault, 0)
+  end
+  job = fault
   x.job = job
+  if kept then kept.job = job end
   writer = make_writer(job)
-  x.on_abort = function() job:cancel() end
+  x.on_abort = function()
+    if not kept then job:cancel() end
+  end
   x.end_now = function()
     if ping then ping:close() end
     local fault = check.fault(503, "the server stops", { kind = "unavailable" })
-    if x.streaming then fail_late(fault) else ctx.app:fail(x, fault) end
+    if begun then fail_late(fault) else ctx.app:fail(x, fault) end
     x.gone = "server stops"
   end
-  if streamed then ping = start_ping(x, writer, req.ping_s or 30) end
+  if streamed then ping = start_ping(x, writer, begin, req.ping_s or 30) end
   return job
 end
 

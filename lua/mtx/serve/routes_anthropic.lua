@@ -18,7 +18,7 @@ end
 
 function M.add(ctx)
   local r = ctx.routes
-  r:add("POST", "/v1/messages", { scope = "infer", dialect = "anthropic", handler = function(x)
+  r:add("POST", "/v1/messages", { scope = "infer", dialect = "anthropic", resumable = true, handler = function(x)
     local req = anthropic.decode(answer.body(x))
     answer.run(ctx, x, req, function(job)
       return anthropic.writer(req, { id = "msg_" .. ids.random(24), model = req.model ~= "" and req.model or job.loaded.name, job = job })

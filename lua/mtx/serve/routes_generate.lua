@@ -99,10 +99,10 @@ end
 function M.add(ctx)
   local r = ctx.routes
   ctx.jobs, ctx.controlled, ctx.n_jobs = {}, {}, 0
-  r:add("POST", "/v1/chat/completions", { scope = "infer", dialect = "openai", handler = openai_route(ctx, openai.chat, openai_reply.chat, "chatcmpl-") })
+  r:add("POST", "/v1/chat/completions", { scope = "infer", dialect = "openai", resumable = true, handler = openai_route(ctx, openai.chat, openai_reply.chat, "chatcmpl-") })
   r:add("POST", "/v1/chat/completions/control", { scope = "infer", dialect = "openai", handler = control(ctx) })
   r:add("POST", "/v1/completions", { scope = "infer", dialect = "openai", handler = openai_route(ctx, openai.completions, openai_reply.text, "cmpl-") })
-  r:add("POST", "/api/chat", { scope = "infer", dialect = "ollama", handler = ollama_route(ctx, ollama.chat) })
+  r:add("POST", "/api/chat", { scope = "infer", dialect = "ollama", resumable = true, handler = ollama_route(ctx, ollama.chat) })
   r:add("POST", "/api/generate", { scope = "infer", dialect = "ollama", handler = ollama_route(ctx, ollama.generate) })
 end
 
