@@ -276,6 +276,20 @@ static void find_families(mtx_gb *b, mtx_grammar *g) {
   free(table);
 }
 
+static void find_leaves(mtx_grammar *g) {
+  for (uint32_t i = 0; i < g->n_rules; i++) g->rules[i].leaf = 2 * (g->rules[i].kind == GR_PLAIN);  // 2: also fit as a body
+  for (uint32_t i = 0; i < g->n_states; i++) {
+    const gr_state *s = g->states + i;
+    uint8_t *leaf = &g->rules[s->rule].leaf;
+    if (s->n_calls || s->n_toks)
+      *leaf = 0;
+    else if (s->accept && !s->final && *leaf)
+      *leaf = 1;
+  }
+  for (uint32_t i = 0; i < g->n_rules; i++)
+    if (g->rules[i].kind == GR_LOOP) g->rules[i].leaf = g->rules[g->rules[i].body].leaf == 2;
+}
+
 static void make_tables(mtx_gb *b, mtx_grammar *g) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < g->n_states; i++) n += g->states[i].n_edges >= TABLE_MIN_EDGES;
@@ -378,6 +392,7 @@ mtx_code mtx_gb_finish(mtx_gb *b, uint32_t root, mtx_grammar **out, mtx_err *err
   if (!b->code) find_first(b, g);
   if (!b->code) find_follow(b, g);
   if (!b->code) find_families(b, g);
+  if (!b->code) find_leaves(g);
   if (!b->code) make_tables(b, g);
   if (b->code) {
     mtx_grammar_unref(g);

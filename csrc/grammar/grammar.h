@@ -128,8 +128,4 @@ bool mtx_matcher_waiting(const mtx_matcher *m);   // still in free text before a
 // "object > items > root". Always terminated.
 void mtx_matcher_describe(const mtx_matcher *m, char *dst, size_t cap);
 
-// Computes the masks of wide states (free strings and the like) before they
-// are met, for at most budget_ms, so that the first tokens are not slow.
-mtx_code mtx_grammar_warm(mtx_grammar *g, mtx_vocab_trie *trie, int budget_ms, mtx_err *err);
-
 #endif

@@ -3,10 +3,16 @@
 //
 // What may follow splits in two: tokens that end inside the innermost frame
 // depend on that frame alone and are found once per state (an entry); tokens
-// that leave it start over, at the trie nodes where it can end (the exits),
-// with whatever stack the matcher has. A loop counts as one frame with its
-// body and is walked without its bounds, noting how many iterations each
-// token begins: one entry serves every count of every loop of a family.
+// that leave it start over, where it can end, with whatever stack the matcher
+// has. The bytes they go on with are few and much alike ("," and "}" after a
+// string), so an entry keeps them as a trie of their own (the tails). A loop
+// counts as one frame with its body and is walked without its bounds, noting
+// how many iterations each token begins: one entry serves every count of every
+// loop of a family.
+//
+// A frame without calls (a leaf: the inside of a string, a number) is a plain
+// automaton. Its entries are found by table look-ups, and equal automata of
+// different grammars share them through the vocabulary.
 #ifndef MTX_GRAMMAR_MASK_H
 #define MTX_GRAMMAR_MASK_H
 
@@ -27,7 +33,7 @@ typedef struct {
 #define MASK_LEVELS 16u
 
 typedef struct mask_entry {
-  mask_key key;
+  atomic_int refs_held;
   // dense: bits of all tokens; for loops followed by MASK_LEVELS + 1 sets, set r
   // holding the tokens that begin at most r iterations. NULL: ids has all.
   uint64_t *dense;
@@ -35,12 +41,17 @@ typedef struct mask_entry {
   // most first. begun is NULL outside loops.
   uint32_t *ids, *begun;
   uint32_t n_ids, max_begun;
+  // Tokens that leave the frame, by what they go on with; tail_counts[k] is the
+  // exit's count of the token tails.order[k].
+  mtx_walk_trie tails;
+  uint32_t *tail_counts;
+  // Where the frame can end; only when its tails would be too many to list.
   mask_exit *exits;
   uint32_t n_exits;
   size_t bytes;
 } mask_entry;
 
-// Scratch for walking the trie; one per matcher.
+// Scratch for walking tries; one per matcher.
 typedef struct {
   gr_cfgs sets;        // the sets of all depths, one after the other
   uint32_t *at;        // [max_depth + 3] where each depth's set begins
@@ -50,11 +61,16 @@ typedef struct {
   MTX_VEC(mask_exit, exits);
 } mask_walk;
 
+typedef struct {
+  mask_key key;
+  mask_entry *entry;  // NULL: an empty slot
+} mask_slot;
+
 typedef struct mask_cache {
   atomic_int refs_held;
   uint64_t serial;
   pthread_mutex_t lock;  // guards table and n_*
-  mask_entry **table;
+  mask_slot *table;
   uint32_t n_table, n_entries;
   size_t bytes;
   uint32_t *ref_tokens;  // [n_refs] token id of each reference of the grammar
@@ -68,14 +84,37 @@ void mtx_mask_cache_unref(mask_cache *c);
 mtx_code mtx_mask_walk_init(mask_walk *w, const mtx_vocab_trie *t);
 void mtx_mask_walk_fini(mask_walk *w);
 
-// The entry for key; *owned says the caller must free it (the cache was full).
+// The entry for key, with a reference for the caller.
 // NULL: out of memory or fuel, with *code set.
 mask_entry *mtx_mask_entry_get(mask_cache *c, const mtx_grammar *g, const mtx_vocab_trie *t, mask_walk *w,
-                               mask_key key, bool *owned, mtx_code *code);
-void mtx_mask_entry_free(mask_entry *e);
+                               mask_key key, mtx_code *code);
+void mtx_mask_entry_unref(mask_entry *e);
 
-// Tokens that leave the frame at e's exits and go on from `x` (on s's stacks):
-// appends ids and the exits' counts to w->ids, w->begun (emptied first).
-mtx_code mtx_mask_leave(const mask_entry *e, gr_stacks *s, const mtx_vocab_trie *t, mask_walk *w, gr_cfg x);
+// Tokens that leave the frame of e and go on from `x` (on s's stacks), where only
+// bytes of `follow` can come: appends ids and the exits' counts to w->ids,
+// w->begun (emptied first).
+mtx_code mtx_mask_leave(const mask_entry *e, gr_stacks *s, const mtx_vocab_trie *t, mask_walk *w,
+                        const uint64_t follow[4], gr_cfg x);
+
+// ---- between mask.c, mask_walk.c and mask_shared.c -----------------------------------------
+
+// The rule whose end is the end of key's frame.
+static inline uint32_t mtx_mask_frame(const mtx_grammar *g, mask_key key) {
+  return key.family >= 0 ? (uint32_t)key.family : g->states[key.d].rule;
+}
+
+// Fills w->ids, w->begun and w->exits for the frame; exits only where a byte of
+// `follow` can come next.
+mtx_code mtx_mask_walk_frame(const mtx_grammar *g, const mtx_walk_trie *t, mask_walk *w, mask_key key,
+                             const uint64_t follow[4]);
+// The entry for what such a walk has found.
+mask_entry *mtx_mask_entry_make(const mtx_vocab_trie *t, const mask_walk *w, const uint64_t follow[4], bool loop);
+
+// Entries of leaf frames by the shape of their automaton, one store per vocabulary.
+struct mask_shared *mtx_mask_shared_new(void);
+void mtx_mask_shared_free(struct mask_shared *s);  // NULL is fine
+// As mtx_mask_entry_get, for a frame that is a leaf. MTX_EUNSUPPORTED: it is too large to be compared.
+mask_entry *mtx_mask_shared_get(const mtx_grammar *g, const mtx_vocab_trie *t, mask_walk *w, mask_key key,
+                                mtx_code *code);
 
 #endif

@@ -345,7 +345,7 @@ static void add_entry(const mtx_matcher *m, const mask_entry *e, const frame *f,
 }
 
 static mtx_code add_leaving(mtx_matcher *m, const mask_entry *e, const frame *f, uint64_t *bits) {
-  if (f->below <= GR_EXIT || !e->n_exits) return MTX_OK;
+  if (f->below <= GR_EXIT || (!e->n_exits && !e->tails.n_nodes)) return MTX_OK;
   uint32_t h = (uint32_t)f->below * 31u + (uint32_t)f->key.d * 0x9e3779b1u + (uint32_t)f->key.c;
   leave *l = m->leaves + (h ^ h >> 15) % N_LEAVES;
   if (!l->used || l->stack != f->below || l->key.d != f->key.d || l->key.family != f->key.family ||
@@ -353,7 +353,8 @@ static mtx_code add_leaving(mtx_matcher *m, const mask_entry *e, const frame *f,
     const gr_node n = m->stacks.nodes[f->below];
     m->stacks.fuel = STEP_FUEL;
     m->stacks.status = MTX_OK;
-    mtx_code code = mtx_mask_leave(e, &m->stacks, m->trie, &m->walk, (gr_cfg){n.ret, n.parent, n.c});
+    const uint64_t *follow = m->g->rules[mtx_mask_frame(m->g, f->key)].follow;
+    mtx_code code = mtx_mask_leave(e, &m->stacks, m->trie, &m->walk, follow, (gr_cfg){n.ret, n.parent, n.c});
     if (code) return code;
     free(l->ids);
     free(l->counts);
@@ -440,13 +441,12 @@ static mtx_code grammar_mask(mtx_matcher *m, uint64_t *bits) {
   mtx_code code = MTX_OK;
   for (uint32_t i = 0; i < m->cur.n_v && !code; i++) {
     const frame f = frame_of(m, m->cur.v[i]);
-    bool owned;
-    mask_entry *e = mtx_mask_entry_get(m->cache, m->g, m->trie, &m->walk, f.key, &owned, &code);
+    mask_entry *e = mtx_mask_entry_get(m->cache, m->g, m->trie, &m->walk, f.key, &code);
     if (!e) break;
     add_entry(m, e, &f, bits, first);
     first = false;
     code = add_leaving(m, e, &f, bits);
-    if (owned) mtx_mask_entry_free(e);
+    mtx_mask_entry_unref(e);
   }
   if (!code && m->g->n_toks) code = add_named(m, bits);
   return code;

@@ -1,32 +1,27 @@
 // SPDX-License-Identifier: MIT
-// Building the trie of trie.h.
-#include "grammar/trie.h"
-
+// Building the tries of trie.h.
 #include <stdlib.h>
 #include <string.h>
 
+#include "grammar/mask.h"
+
 static atomic_uint_fast64_t next_serial = 1;
 
-typedef struct {
-  const char *p;
-  uint32_t len, id;
-} piece;
-
-static int cmp_piece(const void *x, const void *y) {
-  const piece *a = x, *b = y;
+static int cmp_word(const void *x, const void *y) {
+  const mtx_walk_trie_word *a = x, *b = y;
   int c = memcmp(a->p, b->p, a->len < b->len ? a->len : b->len);
   if (c) return c;
   if (a->len != b->len) return a->len < b->len ? -1 : 1;
   return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static uint32_t common_prefix(const piece *a, const piece *b) {
+static uint32_t common_prefix(const mtx_walk_trie_word *a, const mtx_walk_trie_word *b) {
   uint32_t n = 0;
   while (n < a->len && n < b->len && a->p[n] == b->p[n]) n++;
   return n;
 }
 
-static bool alloc_nodes(mtx_vocab_trie *t, const piece *list, uint32_t n) {
+static bool alloc_nodes(mtx_walk_trie *t, const mtx_walk_trie_word *list, uint32_t n) {
   uint64_t n_nodes = 1;
   for (uint32_t i = 0; i < n; i++) {
     n_nodes += list[i].len - (i ? common_prefix(list + i - 1, list + i) : 0);
@@ -41,10 +36,14 @@ static bool alloc_nodes(mtx_vocab_trie *t, const piece *list, uint32_t n) {
   return t->byte && t->end && t->depth && t->tok && t->order;
 }
 
-static bool build_nodes(mtx_vocab_trie *t, const piece *list, uint32_t n) {
-  if (!alloc_nodes(t, list, n)) return false;
-  uint32_t *path = malloc((t->max_depth + 1) * sizeof *path);
-  if (!path) return false;
+bool mtx_walk_trie_build(mtx_walk_trie *t, mtx_walk_trie_word *list, uint32_t n) {
+  memset(t, 0, sizeof *t);
+  qsort(list, n, sizeof *list, cmp_word);
+  uint32_t *path = alloc_nodes(t, list, n) ? malloc((t->max_depth + 1) * sizeof *path) : NULL;
+  if (!path) {
+    mtx_walk_trie_fini(t);
+    return false;
+  }
   path[0] = 0;
   t->n_nodes = 1;
   uint32_t depth = 0;
@@ -66,6 +65,20 @@ static bool build_nodes(mtx_vocab_trie *t, const piece *list, uint32_t n) {
   t->tok[t->n_nodes] = n;
   free(path);
   return true;
+}
+
+void mtx_walk_trie_fini(mtx_walk_trie *t) {
+  free(t->byte);
+  free(t->end);
+  free(t->depth);
+  free(t->tok);
+  free(t->order);
+  memset(t, 0, sizeof *t);
+}
+
+size_t mtx_walk_trie_size_bytes(const mtx_walk_trie *t) {
+  return t->n_nodes * (sizeof *t->byte + sizeof *t->end + sizeof *t->depth + sizeof *t->tok) +
+         (t->n_nodes ? t->tok[t->n_nodes] * sizeof *t->order : 0);
 }
 
 static bool copy_pieces(mtx_vocab_trie *t, const char *const *pieces, const uint32_t *lens, const uint8_t *flags) {
@@ -101,17 +114,16 @@ mtx_code mtx_vocab_trie_new(const char *const *pieces, const uint32_t *lens, con
     if (lens[i] > MTX_TRIE_MAX_PIECE)
       return mtx_fail(err, MTX_ELIMIT, "token %u has %u bytes; at most %u are supported", i, lens[i], MTX_TRIE_MAX_PIECE);
   mtx_vocab_trie *t = calloc(1, sizeof *t);
-  piece *list = malloc(n * sizeof *list);
+  mtx_walk_trie_word *list = malloc(n * sizeof *list);
   if (!t || !list) goto fail;
   atomic_init(&t->refs_held, 1);
   t->serial = atomic_fetch_add(&next_serial, 1);
   t->n_tokens = n;
-  if (!copy_pieces(t, pieces, lens, flags)) goto fail;
+  if (!(t->shared = mtx_mask_shared_new()) || !copy_pieces(t, pieces, lens, flags)) goto fail;
   uint32_t k = 0;
   for (uint32_t i = 0; i < n; i++)
-    if (lens[i] && !t->flags[i]) list[k++] = (piece){t->bytes + t->offsets[i], lens[i], i};
-  qsort(list, k, sizeof *list, cmp_piece);
-  if (!build_nodes(t, list, k)) goto fail;
+    if (lens[i] && !t->flags[i]) list[k++] = (mtx_walk_trie_word){t->bytes + t->offsets[i], lens[i], i};
+  if (!mtx_walk_trie_build(&t->trie, list, k)) goto fail;
   free(list);
   *out = t;
   return MTX_OK;
@@ -135,10 +147,7 @@ void mtx_vocab_trie_unref(mtx_vocab_trie *t) {
   free(t->flags);
   free(t->eog);
   free(t->control);
-  free(t->byte);
-  free(t->end);
-  free(t->depth);
-  free(t->tok);
-  free(t->order);
+  mtx_walk_trie_fini(&t->trie);
+  mtx_mask_shared_free(t->shared);
   free(t);
 }

@@ -125,12 +125,12 @@ static bool add_longer(mtx_trigger *t, const mtx_vocab_trie *v, const char *text
   uint32_t node = 0;
   for (size_t k = 0; k < n; k++) {
     uint32_t i = node + 1;
-    while (i < v->end[node] && v->byte[i] != (uint8_t)text[k]) i = v->end[i];
-    if (i >= v->end[node]) return true;
+    while (i < v->trie.end[node] && v->trie.byte[i] != (uint8_t)text[k]) i = v->trie.end[i];
+    if (i >= v->trie.end[node]) return true;
     node = i;
   }
-  for (uint32_t k = v->tok[node + 1]; k < v->tok[v->end[node]]; k++)
-    if (!add_id(t, v->order[k])) return false;
+  for (uint32_t k = v->trie.tok[node + 1]; k < v->trie.tok[v->trie.end[node]]; k++)
+    if (!add_id(t, v->trie.order[k])) return false;
   return true;
 }
 
