@@ -195,6 +195,7 @@ mtx_code mtx_bind_model_trie(mtx_bind_model *h, mtx_vocab_trie **out, mtx_err *e
     if (i < n_tok && mtx_tok_is_eog(h->tok, (int32_t)i)) flags[i] |= MTX_TRIE_EOG;
   }
   code = mtx_vocab_trie_new(piece, len, flags, n, &h->trie, err);
+  if (!code) code = mtx_vocab_trie_warm(h->trie, err);
   *out = h->trie;
 done:
   free(piece);

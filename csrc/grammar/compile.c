@@ -13,6 +13,7 @@
 
 #define MAX_TABLES 16384u
 #define TABLE_MIN_EDGES 5u
+#define WIDE_BYTES 24  // first bytes from which a leaf is worth a frame of its own in masks
 
 bool gr_set_next(const mtx_grammar *g, const gr_set *s, int32_t item, uint64_t c, uint64_t *next) {
   if (s->ordered) {
@@ -288,6 +289,11 @@ static void find_leaves(mtx_grammar *g) {
   }
   for (uint32_t i = 0; i < g->n_rules; i++)
     if (g->rules[i].kind == GR_LOOP) g->rules[i].leaf = g->rules[g->rules[i].body].leaf == 2;
+  for (uint32_t i = 0; i < g->n_rules; i++) {
+    int n = 0;
+    for (int k = 0; k < 4; k++) n += __builtin_popcountll(g->rules[i].first[k]);
+    g->rules[i].wide = g->rules[i].leaf && n >= WIDE_BYTES;
+  }
 }
 
 static void make_tables(mtx_gb *b, mtx_grammar *g) {

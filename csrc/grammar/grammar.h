@@ -86,6 +86,9 @@ void mtx_grammar_unref(mtx_grammar *g);  // NULL is fine
 // pieces are never allowed. flags may be NULL (all 0). n >= 1.
 mtx_code mtx_vocab_trie_new(const char *const *pieces, const uint32_t *lens, const uint8_t *flags,
                             uint32_t n, mtx_vocab_trie **out, mtx_err *err);
+// Computes what every JSON grammar needs of a vocabulary (the insides of strings and
+// keys), so that no request has to: 10 to 20 ms at 150,000 tokens. May be left out.
+mtx_code mtx_vocab_trie_warm(mtx_vocab_trie *t, mtx_err *err);
 uint32_t mtx_vocab_trie_n_tokens(const mtx_vocab_trie *t);
 mtx_vocab_trie *mtx_vocab_trie_ref(mtx_vocab_trie *t);
 void mtx_vocab_trie_unref(mtx_vocab_trie *t);  // NULL is fine

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #define MAX_CACHE_BYTES (96u << 20)
+// More would take longer to sort than to walk to.
 #define MAX_TAILS 32768u
+#define MAX_TAILS_OF_EXIT 64u
 
 // ---- entries --------------------------------------------------------------------------
 
@@ -15,7 +17,9 @@ void mtx_mask_entry_unref(mask_entry *e) {
   free(e->ids);
   free(e->begun);
   free(e->exits);
-  free(e->tail_counts);
+  free(e->tail_exits);
+  free(e->dropped);
+  mtx_mask_entry_unref(e->base);
   mtx_walk_trie_fini(&e->tails);
   free(e);
 }
@@ -80,57 +84,96 @@ static bool fill_dense(mask_entry *e, const mtx_vocab_trie *t, const mask_walk *
 // dense[0] costs one copy per mask; a list this long costs about the same.
 static bool is_dense(const mtx_vocab_trie *t, const mask_walk *w) { return w->n_ids > t->n_tokens / 64 + 64; }
 
-// Tokens by what they have behind the exits. Exits are kept as they are when
-// there are more than MAX_TAILS tokens: sorting them would stall the request.
-static bool make_tails(mask_entry *e, const mtx_vocab_trie *v, const mask_walk *w, const uint64_t follow[4], bool loop) {
+// Tokens below `node` that go on with a byte of follow.
+static uint32_t n_tails(const mtx_walk_trie *t, uint32_t node, const uint64_t follow[4]) {
+  uint32_t n = 0;
+  for (uint32_t k = node + 1; k < t->nodes[node].end; k = t->nodes[k].end)
+    if (gr_has_byte(follow, t->nodes[k].byte)) n += t->nodes[t->nodes[k].end].tok - t->nodes[k].tok;
+  return n;
+}
+
+typedef struct {
+  mtx_walk_trie_word *words;
+  mask_exit *exits;
+  uint32_t *ids;
+  uint32_t n;
+} tail_list;
+
+static void list_tails(tail_list *l, const mtx_vocab_trie *v, mask_exit x, const uint64_t follow[4]) {
   const mtx_walk_trie *t = &v->trie;
-  uint64_t n = 0;
-  for (uint32_t i = 0; i < w->n_exits; i++)
-    for (uint32_t k = w->exits[i].node + 1; k < t->end[w->exits[i].node]; k = t->end[k])
-      if (gr_has_byte(follow, t->byte[k])) n += t->tok[t->end[k]] - t->tok[k];
-  if (n == 0) return true;
-  if (n > MAX_TAILS) {
-    e->n_exits = w->n_exits;
-    e->bytes += w->n_exits * sizeof *e->exits;
-    return (e->exits = copy_of(w->exits, w->n_exits * sizeof *e->exits)) != NULL;
-  }
-  mtx_walk_trie_word *list = malloc(n * sizeof *list);
-  mask_exit *tails = malloc(n * sizeof *tails);  // here node is a token
-  bool ok = list && tails;
-  uint32_t m = 0;
-  for (uint32_t i = 0; ok && i < w->n_exits; i++) {
-    const uint32_t top = w->exits[i].node, depth = t->depth[top];
-    for (uint32_t k = top + 1; k < t->end[top]; k = t->end[k]) {
-      if (!gr_has_byte(follow, t->byte[k])) continue;
-      for (uint32_t j = t->tok[k]; j < t->tok[t->end[k]]; j++, m++) {
-        const uint32_t id = t->order[j];
-        tails[m] = (mask_exit){id, w->exits[i].count};
-        list[m] = (mtx_walk_trie_word){v->bytes + v->offsets[id] + depth, v->offsets[id + 1] - v->offsets[id] - depth, m};
-      }
+  const uint32_t depth = t->nodes[x.node].depth;
+  for (uint32_t k = x.node + 1; k < t->nodes[x.node].end; k = t->nodes[k].end) {
+    if (!gr_has_byte(follow, t->nodes[k].byte)) continue;
+    for (uint32_t j = t->nodes[k].tok; j < t->nodes[t->nodes[k].end].tok; j++) {
+      const uint32_t id = t->order[j], from = v->offsets[id] + depth;
+      l->exits[l->n] = x;
+      l->ids[l->n] = id;
+      l->words[l->n] = (mtx_walk_trie_word){v->bytes + from, v->offsets[id + 1] - from, l->n};
+      l->n++;
     }
   }
-  ok = ok && mtx_walk_trie_build(&e->tails, list, m);
-  if (ok && loop) ok = (e->tail_counts = malloc(m * sizeof *e->tail_counts)) != NULL;
-  for (uint32_t i = 0; ok && i < m; i++) {
-    const mask_exit x = tails[e->tails.order[i]];
-    e->tails.order[i] = x.node;
-    if (loop) e->tail_counts[i] = x.count;
+}
+
+// Splits the exits: into tails, sorted, and those with too many tokens for that.
+static bool make_tails(mask_entry *e, const mtx_vocab_trie *v, const mask_walk *w, const uint64_t follow[4]) {
+  uint64_t n = 0;
+  for (uint32_t i = 0; i < w->n_exits; i++) {
+    uint32_t k = n_tails(&v->trie, w->exits[i].node, follow);
+    n += k <= MAX_TAILS_OF_EXIT ? k : 0;
   }
-  if (ok) e->bytes += mtx_walk_trie_size_bytes(&e->tails) + (loop ? m * sizeof *e->tail_counts : 0);
-  free(list);
-  free(tails);
+  const uint32_t most = n <= MAX_TAILS ? MAX_TAILS_OF_EXIT : 0;
+  if (!most) n = 0;
+  tail_list l = {malloc((n + 1) * sizeof *l.words), malloc((n + 1) * sizeof *l.exits), malloc((n + 1) * sizeof *l.ids), 0};
+  e->exits = malloc((w->n_exits + 1) * sizeof *e->exits);
+  e->tail_exits = malloc((n + 1) * sizeof *e->tail_exits);
+  bool ok = l.words && l.exits && l.ids && e->exits && e->tail_exits;
+  for (uint32_t i = 0; ok && i < w->n_exits; i++) {
+    uint32_t k = n_tails(&v->trie, w->exits[i].node, follow);
+    if (k > most)
+      e->exits[e->n_exits++] = w->exits[i];
+    else if (k)
+      list_tails(&l, v, w->exits[i], follow);
+  }
+  ok = ok && (!l.n || mtx_walk_trie_build(&e->tails, l.words, l.n));
+  for (uint32_t i = 0; ok && i < l.n; i++) {
+    const uint32_t k = e->tails.order[i];
+    e->tail_exits[i] = l.exits[k];
+    e->tails.order[i] = l.ids[k];
+  }
+  e->bytes += mtx_walk_trie_size_bytes(&e->tails) + l.n * sizeof *e->tail_exits + w->n_exits * sizeof *e->exits;
+  free(l.words);
+  free(l.exits);
+  free(l.ids);
   return ok;
 }
 
-mask_entry *mtx_mask_entry_make(const mtx_vocab_trie *t, const mask_walk *w, const uint64_t follow[4], bool loop) {
+// The bits of base with what differs.
+static bool fill_against(mask_entry *e, const mtx_vocab_trie *t, const mask_walk *w, mask_entry *base) {
+  const size_t n_bytes = (t->n_tokens + 63) / 64 * sizeof *e->dense;
+  e->base = base;
+  atomic_fetch_add(&base->refs_held, 1);
+  e->dense = copy_of(base->dense, n_bytes);
+  e->dropped = copy_of(w->dropped, w->n_dropped * sizeof *w->dropped);
+  if (!e->dense || !e->dropped) return false;
+  e->n_dropped = w->n_dropped;
+  e->bytes += n_bytes + w->n_dropped * sizeof *w->dropped;
+  for (uint32_t i = 0; i < w->n_removed; i++) e->dense[w->removed[i] >> 6] &= ~(1ull << (w->removed[i] & 63));
+  for (uint32_t i = 0; i < w->n_ids; i++) set_bit(e->dense, w->ids[i]);
+  return true;
+}
+
+mask_entry *mtx_mask_entry_make(const mtx_vocab_trie *t, const mask_walk *w, const uint64_t follow[4], bool loop,
+                                mask_entry *base) {
   mask_entry *e = calloc(1, sizeof *e);
   if (!e) return NULL;
   atomic_init(&e->refs_held, 1);
   e->bytes = sizeof *e;
   for (uint32_t i = 0; loop && i < w->n_begun; i++)
     if (w->begun[i] > e->max_begun) e->max_begun = w->begun[i];
-  bool ok = make_tails(e, t, w, follow, loop);
-  if (ok && is_dense(t, w)) {
+  bool ok = make_tails(e, t, w, follow);
+  if (ok && base) {
+    ok = fill_against(e, t, w, base);
+  } else if (ok && is_dense(t, w)) {
     ok = fill_dense(e, t, w, loop);
   } else if (ok) {
     e->n_ids = w->n_ids;
@@ -183,15 +226,60 @@ static bool grow_table(mask_cache *c) {
   return true;
 }
 
-static mask_entry *new_entry(const mtx_grammar *g, const mtx_vocab_trie *t, mask_walk *w, mask_key key, mtx_code *code) {
+static int32_t likeliest(const mtx_grammar *g, int32_t d) {
+  const gr_state *s = g->states + d;
+  int32_t best = d;
+  uint32_t most = 0;
+  for (uint32_t i = 0; i < s->n_edges; i++) {
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < s->n_edges; k++) {
+      const gr_edge *e = g->edges + s->edge + k;
+      if (e->to == g->edges[s->edge + i].to) n += e->hi - e->lo + 1u;
+    }
+    if (n > most) most = n, best = g->edges[s->edge + i].to;
+  }
+  return best;
+}
+
+// Where most bytes lead from d, and from there, if that comes to rest; else d.
+static int32_t default_state(const mtx_grammar *g, int32_t d) {
+  int32_t to = likeliest(g, d);
+  for (int round = 0; round < 3; round++) {
+    int32_t next = likeliest(g, to);
+    if (next == to) return to;
+    to = next;
+  }
+  return d;
+}
+
+// A state of a leaf by what it does not have in common with its default state:
+// in "any key but these" each letter of a declared key has such a state.
+static mask_entry *entry_against(mask_cache *c, const mtx_grammar *g, const mtx_vocab_trie *t, mask_walk *w, mask_key key,
+                                 mtx_code *code) {
+  const int32_t d = default_state(g, key.d);
+  if (d == key.d) return NULL;
+  mask_entry *base = mtx_mask_entry_get(c, g, t, w, (mask_key){d, -1, 0}, code), *e = NULL;
+  if (!base) return NULL;
+  const uint64_t *follow = g->rules[g->states[key.d].rule].follow;
+  if (base->dense && !base->base && !mtx_mask_walk_against(g, &t->trie, w, key.d, d, follow)) {
+    e = mtx_mask_entry_make(t, w, follow, false, base);
+    if (!e) *code = MTX_ENOMEM;
+  }
+  mtx_mask_entry_unref(base);
+  return e;
+}
+
+static mask_entry *new_entry(mask_cache *c, const mtx_grammar *g, const mtx_vocab_trie *t, mask_walk *w, mask_key key,
+                             mtx_code *code) {
   const gr_rule *r = g->rules + mtx_mask_frame(g, key);
   mask_entry *e = NULL;
+  if (r->leaf && key.family < 0 && ((e = entry_against(c, g, t, w, key, code)) || *code)) return e;
   if (r->leaf) {
     e = mtx_mask_shared_get(g, t, w, key, code);
     if (*code != MTX_EUNSUPPORTED) return e;
   }
   *code = mtx_mask_walk_frame(g, &t->trie, w, key, r->follow);
-  if (!*code && !(e = mtx_mask_entry_make(t, w, r->follow, key.family >= 0))) *code = MTX_ENOMEM;
+  if (!*code && !(e = mtx_mask_entry_make(t, w, r->follow, key.family >= 0, NULL))) *code = MTX_ENOMEM;
   return e;
 }
 
@@ -201,7 +289,7 @@ mask_entry *mtx_mask_entry_get(mask_cache *c, const mtx_grammar *g, const mtx_vo
   pthread_mutex_lock(&c->lock);
   mask_entry *e = find(c, key);
   pthread_mutex_unlock(&c->lock);
-  if (e || !(e = new_entry(g, t, w, key, code))) return e;
+  if (e || !(e = new_entry(c, g, t, w, key, code))) return e;
   pthread_mutex_lock(&c->lock);
   mask_entry *other = find(c, key);
   if (other) {  // another thread was faster

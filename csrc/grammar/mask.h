@@ -41,24 +41,38 @@ typedef struct mask_entry {
   // most first. begun is NULL outside loops.
   uint32_t *ids, *begun;
   uint32_t n_ids, max_begun;
-  // Tokens that leave the frame, by what they go on with; tail_counts[k] is the
-  // exit's count of the token tails.order[k].
+  // Tokens that leave the frame, by what they go on with; tail_exits[k] is the exit
+  // of the token tails.order[k].
   mtx_walk_trie tails;
-  uint32_t *tail_counts;
-  // Where the frame can end; only when its tails would be too many to list.
+  mask_exit *tail_exits;
+  // Exits that so many tokens pass that the vocabulary's trie is walked from there.
   mask_exit *exits;
   uint32_t n_exits;
+  // The rest of the tails and exits is that of `base`, but for exits at the nodes
+  // dropped[0..n_dropped), in order. NULL: there is no more.
+  struct mask_entry *base;
+  uint32_t *dropped, n_dropped;
   size_t bytes;
 } mask_entry;
+
+// One depth of a walk.
+typedef struct {
+  uint32_t set;        // where the set of its node begins in sets; it ends where the next depth's does
+  uint32_t n_nodes;    // stack nodes the set needs
+  uint32_t next, end;  // children not yet tried: in the trie's lists, or nodes
+  bool listed;
+  uint64_t bytes[4];   // that may come below its node
+} mask_level;
 
 // Scratch for walking tries; one per matcher.
 typedef struct {
   gr_cfgs sets;        // the sets of all depths, one after the other
-  uint32_t *at;        // [max_depth + 3] where each depth's set begins
-  uint32_t *n_nodes;   // [max_depth + 3] stack nodes that depth needs
+  mask_level *levels;  // [max_depth + 3]
   MTX_VEC(uint32_t, ids);
   MTX_VEC(uint32_t, begun);
   MTX_VEC(mask_exit, exits);
+  MTX_VEC(uint32_t, removed);  // see mtx_mask_walk_against
+  MTX_VEC(uint32_t, dropped);
 } mask_walk;
 
 typedef struct {
@@ -107,8 +121,15 @@ static inline uint32_t mtx_mask_frame(const mtx_grammar *g, mask_key key) {
 // `follow` can come next.
 mtx_code mtx_mask_walk_frame(const mtx_grammar *g, const mtx_walk_trie *t, mask_walk *w, mask_key key,
                              const uint64_t follow[4]);
-// The entry for what such a walk has found.
-mask_entry *mtx_mask_entry_make(const mtx_vocab_trie *t, const mask_walk *w, const uint64_t follow[4], bool loop);
+// The same for a leaf that is no loop, by what differs from the state `base` of
+// its rule: w->ids and w->exits are those base does not have, w->removed the
+// tokens only base allows, w->dropped the nodes whose exits only base has or that
+// lie beside base's path. MTX_ELIMIT: so much differs that it is no help.
+mtx_code mtx_mask_walk_against(const mtx_grammar *g, const mtx_walk_trie *t, mask_walk *w, int32_t d, int32_t base,
+                               const uint64_t follow[4]);
+// The entry for what such a walk has found; base is NULL or the dense entry it was held against.
+mask_entry *mtx_mask_entry_make(const mtx_vocab_trie *t, const mask_walk *w, const uint64_t follow[4], bool loop,
+                                mask_entry *base);
 
 // Entries of leaf frames by the shape of their automaton, one store per vocabulary.
 struct mask_shared *mtx_mask_shared_new(void);

@@ -127,7 +127,7 @@ mask_entry *mtx_mask_shared_get(const mtx_grammar *g, const mtx_vocab_trie *t, m
   pthread_mutex_unlock(&s->lock);
   *code = MTX_OK;
   if (!e && !(*code = mtx_mask_walk_frame(g, &t->trie, w, key, follow))) {
-    if (!(e = mtx_mask_entry_make(t, w, follow, key.family >= 0))) *code = MTX_ENOMEM;
+    if (!(e = mtx_mask_entry_make(t, w, follow, key.family >= 0, NULL))) *code = MTX_ENOMEM;
     pthread_mutex_lock(&s->lock);
     mask_entry *other = e ? find(s, &m, hash) : NULL;  // another thread may have been faster
     if (other) {

@@ -345,7 +345,7 @@ static void add_entry(const mtx_matcher *m, const mask_entry *e, const frame *f,
 }
 
 static mtx_code add_leaving(mtx_matcher *m, const mask_entry *e, const frame *f, uint64_t *bits) {
-  if (f->below <= GR_EXIT || (!e->n_exits && !e->tails.n_nodes)) return MTX_OK;
+  if (f->below <= GR_EXIT || (!e->n_exits && !e->tails.n_nodes && !e->base)) return MTX_OK;
   uint32_t h = (uint32_t)f->below * 31u + (uint32_t)f->key.d * 0x9e3779b1u + (uint32_t)f->key.c;
   leave *l = m->leaves + (h ^ h >> 15) % N_LEAVES;
   if (!l->used || l->stack != f->below || l->key.d != f->key.d || l->key.family != f->key.family ||
@@ -434,19 +434,30 @@ static mtx_code waiting_mask(mtx_matcher *m, uint64_t *bits) {
   return code;
 }
 
+// What may follow one position, without the wide leaves it calls.
+static mtx_code add_position(mtx_matcher *m, gr_cfg x, uint64_t *bits, bool *first) {
+  const frame f = frame_of(m, x);
+  mtx_code code;
+  mask_entry *e = mtx_mask_entry_get(m->cache, m->g, m->trie, &m->walk, f.key, &code);
+  if (!e) return code;
+  add_entry(m, e, &f, bits, *first);
+  *first = false;
+  code = add_leaving(m, e, &f, bits);
+  mtx_mask_entry_unref(e);
+  return code;
+}
+
 static mtx_code grammar_mask(mtx_matcher *m, uint64_t *bits) {
   const size_t words = (m->trie->n_tokens + 63) / 64;
   memset(bits, 0, words * sizeof *bits);
   bool first = true;
   mtx_code code = MTX_OK;
   for (uint32_t i = 0; i < m->cur.n_v && !code; i++) {
-    const frame f = frame_of(m, m->cur.v[i]);
-    mask_entry *e = mtx_mask_entry_get(m->cache, m->g, m->trie, &m->walk, f.key, &code);
-    if (!e) break;
-    add_entry(m, e, &f, bits, first);
-    first = false;
-    code = add_leaving(m, e, &f, bits);
-    mtx_mask_entry_unref(e);
+    const gr_cfg x = m->cur.v[i];
+    code = add_position(m, x, bits, &first);
+    gr_cfg inside;
+    for (uint32_t k = 0; k < m->g->states[x.d].n_calls && !code; k++)
+      if (gr_open_wide(&m->stacks, x, k, &inside)) code = m->stacks.status ? m->stacks.status : add_position(m, inside, bits, &first);
   }
   if (!code && m->g->n_toks) code = add_named(m, bits);
   return code;
@@ -471,4 +482,25 @@ mtx_code mtx_matcher_mask(mtx_matcher *m, uint64_t *bits, mtx_err *err) {
   }
   if (t->n_tokens & 63) bits[t->n_tokens / 64] &= (1ull << (t->n_tokens & 63)) - 1;
   return MTX_OK;
+}
+
+// ---- warming -------------------------------------------------------------------------------------
+
+mtx_code mtx_vocab_trie_warm(mtx_vocab_trie *t, mtx_err *err) {
+  static const char schema[] =
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"string\",\"maxLength\":99}}}";
+  static const char *const parts[] = {"{\"", "zz\":{\"zz\":1},\"", "a\":\"", "zz\",\"b\":\"", "zz"};
+  uint64_t *bits = malloc((t->n_tokens + 63) / 64 * sizeof *bits);
+  mtx_grammar *g = NULL;
+  mtx_matcher *m = NULL;
+  mtx_code code = bits ? mtx_grammar_compile_json_schema(schema, sizeof schema - 1, NULL, &g, err) : mtx_fail(err, MTX_ENOMEM, "out of memory");
+  if (!code) code = mtx_matcher_new(g, t, NULL, &m, err);
+  for (size_t i = 0; i < sizeof parts / sizeof *parts && !code; i++) {
+    code = mtx_matcher_accept_bytes(m, parts[i], strlen(parts[i]), NULL, err);
+    if (!code) code = mtx_matcher_mask(m, bits, err);
+  }
+  mtx_matcher_free(m);
+  mtx_grammar_unref(g);
+  free(bits);
+  return code;
 }

@@ -92,6 +92,8 @@ uint32_t sc_type_bit(const char *name);
 mtx_gx sc_object(mtx_sc *s, const sc_conj *c);
 mtx_gx sc_array(mtx_sc *s, const sc_conj *c);
 mtx_gx sc_string(mtx_sc *s, const sc_conj *c);
+// x between quotes, as a rule of its own: a leaf, whose masks are cheap (mask.h).
+mtx_gx sc_quoted_leaf(mtx_sc *s, mtx_gx x);
 mtx_gx sc_number(mtx_sc *s, const sc_conj *c, bool integer);
 mtx_gx sc_any(mtx_sc *s);  // any JSON value
 // The value of a JSON node, written out.

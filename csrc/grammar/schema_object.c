@@ -274,8 +274,7 @@ static void other_members(object *o) {
         mtx_cdfa_free(d);
         continue;
       }
-      mtx_gx q = mtx_gx_lit(s->b, "\"", 1);
-      key = mtx_gx_cat(s->b, (mtx_gx[]){q, mtx_gx_dfa(s->b, d, true), q}, 3);
+      key = sc_quoted_leaf(s, mtx_gx_dfa(s->b, d, true));
     }
     add_member(o, key, value, "other key", 9, GR_EXTRA);
   }

@@ -39,6 +39,10 @@ static mtx_gx quoted(mtx_sc *s, mtx_gx x) {
   return mtx_gx_cat(s->b, (mtx_gx[]){q, x, q}, 3);
 }
 
+mtx_gx sc_quoted_leaf(mtx_sc *s, mtx_gx x) {
+  return quoted(s, mtx_gx_ref(s->b, mtx_gb_rule_of(s->b, x, "text")));
+}
+
 static mtx_gx free_string(mtx_sc *s) {
   if (!s->string) {
     uint32_t r = mtx_gb_rule(s->b, "string", 6);
@@ -246,7 +250,7 @@ static mtx_gx class_times(mtx_sc *s, const mtx_cdfa *d, const cd_state *st, uint
     return mtx_gx_dfa(s->b, NULL, true);
   }
   mtx_gx x = mtx_gx_dfa(s->b, one, true);
-  if (max == UINT32_MAX && min <= 1) return quoted(s, mtx_gx_rep(s->b, x, min, max));
+  if (max == UINT32_MAX && min <= 1) return sc_quoted_leaf(s, mtx_gx_rep(s->b, x, min, max));
   return quoted(s, mtx_gx_loop(s->b, mtx_gb_rule_of(s->b, x, "character"), min, max));
 }
 
@@ -267,21 +271,21 @@ static mtx_gx patterned_string(mtx_sc *s, mtx_cdfa *d, const string_rules *r) {
     return x;
   }
   length_range(d, &shortest, &longest);
-  if (shortest >= r->min && longest <= r->max) return quoted(s, mtx_gx_dfa(s->b, d, true));
+  if (shortest >= r->min && longest <= r->max) return sc_quoted_leaf(s, mtx_gx_dfa(s->b, d, true));
   uint32_t last = r->max == UINT32_MAX ? r->min : r->max;
   mtx_cdfa *len = last <= MAX_LENGTH_STATES ? mtx_cdfa_length(r->min, r->max) : NULL, *both = NULL;
   if (len && (uint64_t)d->n_states * last <= MAX_LENGTH_STATES) both = mtx_cdfa_and(d, len);
   mtx_cdfa_free(len);
   if (!both) {
     sc_unenforced(s, r->re[0].node, "minLength/maxLength", "too many states together with this pattern");
-    return quoted(s, mtx_gx_dfa(s->b, d, true));
+    return sc_quoted_leaf(s, mtx_gx_dfa(s->b, d, true));
   }
   mtx_cdfa_free(d);
   if (mtx_cdfa_is_empty(both)) {
     mtx_cdfa_free(both);
     return MTX_GX_NEVER;
   }
-  return quoted(s, mtx_gx_dfa(s->b, both, true));
+  return sc_quoted_leaf(s, mtx_gx_dfa(s->b, both, true));
 }
 
 static bool has_large_count(const mtx_regex *re) {

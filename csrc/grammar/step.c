@@ -172,6 +172,44 @@ static bool call_allowed(const gr_stacks *s, const gr_state *st, const gr_call *
   }
 }
 
+static bool opens_wide(const mtx_grammar *g, const gr_state *st, const gr_call *call) {
+  return st->kind == GR_PLAIN && g->rules[call->rule].wide;
+}
+
+bool gr_open_wide(gr_stacks *s, gr_cfg x, uint32_t k, gr_cfg *out) {
+  const gr_state *st = s->g->states + x.d;
+  const gr_call *call = s->g->calls + st->call + k;
+  if (!opens_wide(s->g, st, call)) return false;
+  const gr_cfg back = {call->ret, x.parent, 0};
+  const bool last = x.parent > GR_EXIT && ended(s, s->g->states + call->ret, back);
+  *out = (gr_cfg){s->g->rules[call->rule].start, last ? x.parent : gr_stacks_push(s, call->ret, x.parent, 0), 0};
+  return true;
+}
+
+static void add_range(uint64_t bits[4], uint8_t lo, uint8_t hi) {
+  for (int w = lo >> 6; w <= hi >> 6; w++) {
+    uint64_t m = ~0ull;
+    if (w == lo >> 6) m &= ~0ull << (lo & 63);
+    if (w == hi >> 6) m &= ~0ull >> (63 - (hi & 63));
+    bits[w] |= m;
+  }
+}
+
+void gr_bytes(const gr_stacks *s, const gr_cfg *set, uint32_t n, uint64_t bits[4]) {
+  const mtx_grammar *g = s->g;
+  memset(bits, 0, 4 * sizeof *bits);
+  for (uint32_t i = 0; i < n; i++)
+    for (gr_cfg x = set[i];;) {
+      const gr_state *st = g->states + x.d;
+      for (uint32_t k = 0; k < st->n_edges; k++) add_range(bits, g->edges[st->edge + k].lo, g->edges[st->edge + k].hi);
+      for (uint32_t k = 0; k < st->n_calls; k++)
+        for (int w = 0; w < 4; w++) bits[w] |= g->rules[g->calls[st->call + k].rule].first[w];
+      if (x.parent <= GR_EXIT || !accepts(s, st, x)) break;
+      const gr_node *node = s->nodes + x.parent;
+      x = (gr_cfg){node->ret, node->parent, node->c};
+    }
+}
+
 static void add_work(gr_stacks *s, gr_cfg x) {
   for (uint32_t i = 0; i < s->n_work; i++)
     if (s->work[i].d == x.d && s->work[i].parent == x.parent && s->work[i].c == x.c) {
@@ -190,6 +228,7 @@ static void add_work(gr_stacks *s, gr_cfg x) {
 // byte >= 0 keeps to calls that can begin with it, -1 to token references.
 static void close_work(gr_stacks *s, int byte) {
   const mtx_grammar *g = s->g;
+  const uint32_t n_given = s->n_work;
   for (uint32_t i = 0; i < s->n_work && !s->status; i++) {
     const gr_cfg x = s->work[i];
     const gr_state *st = g->states + x.d;
@@ -197,6 +236,7 @@ static void close_work(gr_stacks *s, int byte) {
       const gr_call *call = g->calls + st->call + k;
       const gr_rule *r = g->rules + call->rule;
       if (byte >= 0 ? !gr_has_byte(r->first, (uint8_t)byte) : !r->first_token) continue;
+      if (s->skip_wide && i < n_given && opens_wide(g, st, call)) continue;
       uint64_t c;
       if (!call_allowed(s, st, call, x, &c)) continue;
       const gr_cfg back = {call->ret, x.parent, c};

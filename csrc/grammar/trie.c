@@ -28,12 +28,56 @@ static bool alloc_nodes(mtx_walk_trie *t, const mtx_walk_trie_word *list, uint32
     if (list[i].len > t->max_depth) t->max_depth = list[i].len;
   }
   if (n_nodes > UINT32_MAX / 2) return false;
-  t->byte = calloc(n_nodes, 1);
-  t->end = malloc(n_nodes * sizeof *t->end);
-  t->depth = calloc(n_nodes, sizeof *t->depth);
-  t->tok = calloc(n_nodes + 1, sizeof *t->tok);
+  t->nodes = malloc((n_nodes + 1) * sizeof *t->nodes);
   t->order = malloc((n + 1) * sizeof *t->order);
-  return t->byte && t->end && t->depth && t->tok && t->order;
+  return t->nodes && t->order;
+}
+
+#define MIN_KIDS 8u  // children from which they are listed
+
+static uint32_t count_kids(const mtx_walk_trie *t, uint32_t node) {
+  uint32_t n = 0;
+  for (uint32_t i = node + 1; i < t->nodes[node].end; i = t->nodes[i].end) n++;
+  return n;
+}
+
+static bool list_kids(mtx_walk_trie *t) {
+  uint32_t total = 1;  // 0 says "not listed"
+  for (uint32_t i = 0; i < t->n_nodes; i++) {
+    uint32_t n = count_kids(t, i);
+    total += n >= MIN_KIDS ? n : 0;
+  }
+  t->kid_byte = malloc(total);
+  t->kid_node = malloc(total * sizeof *t->kid_node);
+  if (!t->kid_byte || !t->kid_node) return false;
+  t->n_kids = 1;
+  for (uint32_t i = 0; i < t->n_nodes; i++) {
+    uint32_t n = count_kids(t, i);
+    if (n < MIN_KIDS) continue;
+    t->nodes[i].kids = t->n_kids;
+    t->nodes[i].n_kids = (uint8_t)(n - 1);
+    for (uint32_t k = i + 1; k < t->nodes[i].end; k = t->nodes[k].end) {
+      t->kid_byte[t->n_kids] = t->nodes[k].byte;
+      t->kid_node[t->n_kids++] = k;
+    }
+  }
+  return true;
+}
+
+bool mtx_walk_trie_leads_on(const mtx_walk_trie *t, uint32_t node, const uint64_t bytes[4]) {
+  const mtx_walk_node *x = t->nodes + node;
+  if (x->kids) {
+    for (uint32_t k = 0; k <= x->n_kids; k++) {
+      const uint8_t b = t->kid_byte[x->kids + k];
+      if (bytes[b >> 6] >> (b & 63) & 1) return true;
+    }
+    return false;
+  }
+  for (uint32_t i = node + 1; i < x->end; i = t->nodes[i].end) {
+    const uint8_t b = t->nodes[i].byte;
+    if (bytes[b >> 6] >> (b & 63) & 1) return true;
+  }
+  return false;
 }
 
 bool mtx_walk_trie_build(mtx_walk_trie *t, mtx_walk_trie_word *list, uint32_t n) {
@@ -45,40 +89,41 @@ bool mtx_walk_trie_build(mtx_walk_trie *t, mtx_walk_trie_word *list, uint32_t n)
     return false;
   }
   path[0] = 0;
+  t->nodes[0] = (mtx_walk_node){0};
   t->n_nodes = 1;
   uint32_t depth = 0;
   for (uint32_t i = 0; i < n; i++) {
     t->order[i] = list[i].id;
     uint32_t keep = i ? common_prefix(list + i - 1, list + i) : 0;
     if (keep == list[i].len) continue;  // the same bytes again
-    while (depth > keep) t->end[path[depth--]] = t->n_nodes;
+    while (depth > keep) t->nodes[path[depth--]].end = t->n_nodes;
     while (depth < list[i].len) {
       uint32_t node = t->n_nodes++;
-      t->byte[node] = (uint8_t)list[i].p[depth];
-      t->tok[node] = i;
-      t->depth[node] = (uint16_t)++depth;
-      path[depth] = node;
+      t->nodes[node] = (mtx_walk_node){.tok = i, .depth = (uint16_t)(depth + 1), .byte = (uint8_t)list[i].p[depth]};
+      path[++depth] = node;
     }
   }
-  while (depth > 0) t->end[path[depth--]] = t->n_nodes;
-  t->end[0] = t->n_nodes;
-  t->tok[t->n_nodes] = n;
+  while (depth > 0) t->nodes[path[depth--]].end = t->n_nodes;
+  t->nodes[0].end = t->n_nodes;
+  t->nodes[t->n_nodes] = (mtx_walk_node){.tok = n};
   free(path);
-  return true;
+  if (list_kids(t)) return true;
+  mtx_walk_trie_fini(t);
+  return false;
 }
 
 void mtx_walk_trie_fini(mtx_walk_trie *t) {
-  free(t->byte);
-  free(t->end);
-  free(t->depth);
-  free(t->tok);
+  free(t->nodes);
   free(t->order);
+  free(t->kid_byte);
+  free(t->kid_node);
   memset(t, 0, sizeof *t);
 }
 
 size_t mtx_walk_trie_size_bytes(const mtx_walk_trie *t) {
-  return t->n_nodes * (sizeof *t->byte + sizeof *t->end + sizeof *t->depth + sizeof *t->tok) +
-         (t->n_nodes ? t->tok[t->n_nodes] * sizeof *t->order : 0);
+  if (!t->n_nodes) return 0;
+  return (t->n_nodes + 1) * sizeof *t->nodes + t->nodes[t->n_nodes].tok * sizeof *t->order +
+         t->n_kids * (sizeof *t->kid_byte + sizeof *t->kid_node);
 }
 
 static bool copy_pieces(mtx_vocab_trie *t, const char *const *pieces, const uint32_t *lens, const uint8_t *flags) {

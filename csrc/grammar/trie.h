@@ -2,8 +2,8 @@
 // Tries over byte strings, laid out for walking: that of a vocabulary, and
 // small ones over what may follow the end of a frame (mask.h).
 //
-// Nodes are in depth-first order in parallel arrays: a walk reads memory
-// forwards, and skipping a subtree is one assignment. Words are sorted by
+// Nodes are in depth-first order: a walk reads memory forwards, and skipping a
+// subtree is one assignment. Words are sorted by
 // their bytes, so those of a subtree are neighbours too.
 #ifndef MTX_GRAMMAR_TRIE_H
 #define MTX_GRAMMAR_TRIE_H
@@ -20,13 +20,23 @@ typedef struct {
 } mtx_walk_trie_word;
 
 typedef struct {
-  uint32_t n_nodes;  // 0 is the root
+  uint32_t end;     // first node after the subtree
+  uint32_t tok;     // words that end here: order[tok .. (node + 1)->tok)
+  uint32_t kids;    // into kid_byte and kid_node, 0: not listed, go from child to child by `end`
+  uint16_t depth;
+  uint8_t byte;
+  uint8_t n_kids;   // listed children, less one
+} mtx_walk_node;
+
+typedef struct {
+  uint32_t n_nodes;      // 0 is the root
   uint32_t max_depth;
-  uint8_t *byte;     // [n_nodes]
-  uint32_t *end;     // [n_nodes] first node after the subtree
-  uint16_t *depth;   // [n_nodes]
-  uint32_t *tok;     // [n_nodes + 1] words that end at i: order[tok[i] .. tok[i + 1])
-  uint32_t *order;   // ids of the words by their bytes
+  mtx_walk_node *nodes;  // [n_nodes + 1]
+  uint32_t *order;       // ids of the words by their bytes
+  // Children of the nodes that have many: finding one would touch a line of memory each.
+  uint8_t *kid_byte;
+  uint32_t *kid_node;
+  uint32_t n_kids;
 } mtx_walk_trie;
 
 // Sorts the list and builds; no word may be empty or longer than
@@ -34,6 +44,13 @@ typedef struct {
 bool mtx_walk_trie_build(mtx_walk_trie *t, mtx_walk_trie_word *list, uint32_t n);
 void mtx_walk_trie_fini(mtx_walk_trie *t);
 size_t mtx_walk_trie_size_bytes(const mtx_walk_trie *t);
+
+static inline uint32_t mtx_walk_trie_n_words(const mtx_walk_trie *t, uint32_t node) {
+  return t->nodes[node + 1].tok - t->nodes[node].tok;
+}
+
+// Has the node a child with a byte of the set?
+bool mtx_walk_trie_leads_on(const mtx_walk_trie *t, uint32_t node, const uint64_t bytes[4]);
 
 struct mask_shared;  // mask.h
 

@@ -106,15 +106,28 @@ static bool add_id(mtx_trigger *t, uint32_t id) {
   return true;
 }
 
-static bool scan(mtx_trigger *t, const mtx_vocab_trie *v) {
-  t->n_ids = 0;
-  for (uint32_t id = 0; id < v->n_tokens; id++) {
-    const char *p = v->bytes + v->offsets[id];
-    size_t n = v->offsets[id + 1] - v->offsets[id];
-    bool hit = false;
-    for (uint32_t i = 0; i < t->n && !hit; i++) hit = n > t->len[i] && memmem(p, n - 1, t->text[i], t->len[i]);
-    if (hit && !add_id(t, id)) return false;
+// The token whose bytes hold the byte at `at` of all pieces.
+static uint32_t token_at(const mtx_vocab_trie *v, size_t at) {
+  uint32_t lo = 0, hi = v->n_tokens;  // offsets[lo] <= at < offsets[hi]
+  while (hi - lo > 1) {
+    uint32_t mid = lo + (hi - lo) / 2;
+    if (v->offsets[mid] <= at)
+      lo = mid;
+    else
+      hi = mid;
   }
+  return lo;
+}
+
+// Tokens that hold a trigger and go on after it.
+static bool scan(mtx_trigger *t, const mtx_vocab_trie *v) {
+  const char *const end = v->bytes + v->offsets[v->n_tokens];
+  t->n_ids = 0;
+  for (uint32_t i = 0; i < t->n; i++)
+    for (const char *p = v->bytes; (p = memmem(p, (size_t)(end - p), t->text[i], t->len[i])); p++) {
+      const uint32_t id = token_at(v, (size_t)(p - v->bytes));
+      if ((size_t)(p - v->bytes) + t->len[i] < v->offsets[id + 1] && !add_id(t, id)) return false;
+    }
   t->n_inside = t->n_ids;
   t->scanned = true;
   return true;
@@ -122,14 +135,15 @@ static bool scan(mtx_trigger *t, const mtx_vocab_trie *v) {
 
 // Tokens that begin with text[0..n) and have more bytes.
 static bool add_longer(mtx_trigger *t, const mtx_vocab_trie *v, const char *text, size_t n) {
+  const mtx_walk_node *nodes = v->trie.nodes;
   uint32_t node = 0;
   for (size_t k = 0; k < n; k++) {
     uint32_t i = node + 1;
-    while (i < v->trie.end[node] && v->trie.byte[i] != (uint8_t)text[k]) i = v->trie.end[i];
-    if (i >= v->trie.end[node]) return true;
+    while (i < nodes[node].end && nodes[i].byte != (uint8_t)text[k]) i = nodes[i].end;
+    if (i >= nodes[node].end) return true;
     node = i;
   }
-  for (uint32_t k = v->trie.tok[node + 1]; k < v->trie.tok[v->trie.end[node]]; k++)
+  for (uint32_t k = nodes[node + 1].tok; k < nodes[nodes[node].end].tok; k++)
     if (!add_id(t, v->trie.order[k])) return false;
   return true;
 }

@@ -236,6 +236,28 @@ static void test_masks(mtx_vocab_trie *t) {
   }
 }
 
+// Leaves, "any key but these", counted and patterned strings; twice, since the
+// second grammar of a vocabulary finds what the first has left.
+static void test_schema_masks(mtx_vocab_trie *t) {
+  static const char *const schemas[] = {
+      "true",
+      "{\"type\":\"object\",\"properties\":{\"abc\":{\"type\":\"string\"},\"ab\":{\"type\":\"string\",\"maxLength\":7}},\"required\":[\"ab\"]}",
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"propertyNames\":{\"maxLength\":5},\"additionalProperties\":{\"type\":\"number\"}}",
+      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"minLength\":3,\"maxLength\":40},\"minItems\":2,\"maxItems\":30}",
+      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"a[bc]{2}0\"}}",
+      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-c0-9_-]{1,64}$\"}}",
+      "{\"anyOf\":[{\"type\":\"string\",\"pattern\":\"^ab\"},{\"type\":\"integer\"},{\"enum\":[\"abc\",\"aaaa\"]}]}",
+  };
+  for (size_t i = 0; i < 2 * (sizeof schemas / sizeof *schemas); i++) {
+    const char *schema = schemas[i / 2];
+    mtx_grammar *g = NULL;
+    mtx_err err;
+    CHECK(!mtx_grammar_compile_json_schema(schema, strlen(schema), NULL, &g, &err), "%s: %s", schema, err.msg);
+    if (g) walk(g, t, NULL, 6, 16, schema);
+    mtx_grammar_unref(g);
+  }
+}
+
 static void test_triggers(mtx_vocab_trie *t) {
   mtx_grammar *g = gbnf("root ::= \"{\\\"\" [a-c]+ \"\\\"}\"");
   const char *triggers[] = {"</think>", "ab"};
@@ -365,6 +387,8 @@ int main(void) {
   test_gbnf_refused();
   mtx_vocab_trie *t = make_trie();
   test_masks(t);
+  CHECK(!mtx_vocab_trie_warm(t, &(mtx_err){0}));
+  test_schema_masks(t);
   test_triggers(t);
   test_token_names(t);
   test_depth();
