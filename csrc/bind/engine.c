@@ -60,15 +60,17 @@ static int l_engine_open(lua_State *L) {
   return 1;
 }
 
-static int l_engine_close(lua_State *L) {
-  handle *h = luaL_checkudata(L, 1, TYPE);
-  if (h->pub.n_sessions > 0) return luaL_error(L, "close the engine's sessions first");
-  handle gone = *h;
+mtx_engine *mtx_bind_take_engine(lua_State *L, int idx) {
+  handle *h = luaL_checkudata(L, idx, TYPE);
+  if (h->pub.n_sessions > 0) luaL_error(L, "close the engine's sessions first");
+  mtx_engine *e = h->pub.engine;
+  if (e) h->model->n_users--;
   *h = (handle){0};
-  if (gone.pub.engine) {
-    mtx_engine_close(gone.pub.engine);
-    gone.model->n_users--;
-  }
+  return e;
+}
+
+static int l_engine_close(lua_State *L) {
+  mtx_engine_close(mtx_bind_take_engine(L, 1));
   return 0;
 }
 

@@ -14,6 +14,8 @@ typedef struct mtx_bind_engine {
 } mtx_bind_engine;
 
 mtx_bind_engine *mtx_bind_check_engine(lua_State *L, int idx);
+// Empties the handle at idx and gives its engine, NULL when it is closed; raises while sessions are open on it.
+mtx_engine *mtx_bind_take_engine(lua_State *L, int idx);
 // engine:session() and the type it returns.
 int mtx_bind_engine_session(lua_State *L);
 void mtx_bind_session_type(lua_State *L);

@@ -8,6 +8,7 @@
 #include "base/sysinfo.h"
 #include "bind/core.h"
 #include "bind/options.h"
+#include "bind/task.h"
 #include "bind/tok.h"
 #include "kern/kern.h"
 
@@ -71,47 +72,72 @@ static int l_model_open(lua_State *L) {
   callbacks c = {L, function_field(L, 2, "progress"), function_field(L, 2, "warn")};
   mtx_model_opts o = {.n_threads = (int)mtx_opt_integer(L, 2, "threads", 0), .no_memory_check = mtx_opt_bool(L, 2, "no_memory_check", false),
                       .progress = c.progress ? on_progress : NULL, .warn = c.warn ? on_warn : NULL, .user = &c};
-  mtx_bind_model *h = lua_newuserdatauv(L, sizeof *h, 1);
-  *h = (mtx_bind_model){0};
-  luaL_setmetatable(L, TYPE);
+  mtx_bind_model *h = mtx_bind_push_model(L);
   mtx_err err;
-  if (mtx_model_open(&h->model, path, &o, &err) != MTX_OK) return mtx_bind_fail(L, &err);
-  mtx_code code = mtx_tok_open(&h->tok, mtx_model_gguf(h->model), &err);
-  if (code != MTX_OK) {
-    // Without a vocabulary mtx can read, ids still work; the file's toy models have none.
-    h->tok = NULL;
-    char line[1024];
-    mtx_err_format(&err, line, (int)sizeof line);
-    if (code != MTX_EUNSUPPORTED && code != MTX_ENOTFOUND) {
-      mtx_model_close(h->model);
-      h->model = NULL;
-      return mtx_bind_fail(L, &err);
-    }
-    on_warn(&c, line);
-    return 1;
-  }
-  int model = lua_gettop(L);
-  mtx_bind_push_tok(L, h->tok, model);
-  lua_setiuservalue(L, model, 1);
-  lua_pushvalue(L, model);
+  if (mtx_bind_model_load(h, path, &o, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  mtx_bind_model_ready(L);
   return 1;
 }
 
-static int l_model_close(lua_State *L) {
-  mtx_bind_model *h = luaL_checkudata(L, 1, TYPE);
-  if (h->n_users > 0) return luaL_error(L, "close the model's engines first");
-  if (lua_getiuservalue(L, 1, 1) == LUA_TUSERDATA) {  // its handle must not outlive the tokenizer
+// Runs on any thread. Without a vocabulary mtx can read, ids still work; toy models have none.
+mtx_code mtx_bind_model_load(mtx_bind_model *h, const char *path, const mtx_model_opts *o, mtx_err *err) {
+  mtx_code code = mtx_model_open(&h->model, path, o, err);
+  if (code) return code;
+  code = mtx_tok_open(&h->tok, mtx_model_gguf(h->model), err);
+  if (code == MTX_OK) return code;
+  h->tok = NULL;
+  if (code != MTX_EUNSUPPORTED && code != MTX_ENOTFOUND) {
+    mtx_model_close(h->model);
+    h->model = NULL;
+    return code;
+  }
+  char line[1024];
+  mtx_err_format(err, line, (int)sizeof line);
+  if (o->warn) o->warn(o->user, line);
+  return MTX_OK;
+}
+
+mtx_bind_model *mtx_bind_push_model(lua_State *L) {
+  mtx_bind_model *h = lua_newuserdatauv(L, sizeof *h, 1);
+  *h = (mtx_bind_model){0};
+  luaL_setmetatable(L, TYPE);
+  return h;
+}
+
+void mtx_bind_model_ready(lua_State *L) {
+  mtx_bind_model *h = lua_touserdata(L, -1);
+  if (!h->tok) return;
+  mtx_bind_push_tok(L, h->tok, -1);
+  lua_setiuservalue(L, -2, 1);
+}
+
+mtx_bind_model mtx_bind_take_model(lua_State *L, int idx) {
+  mtx_bind_model *h = luaL_checkudata(L, idx, TYPE);
+  idx = lua_absindex(L, idx);
+  if (h->n_users > 0) luaL_error(L, "close the model's engines first");
+  if (lua_getiuservalue(L, idx, 1) == LUA_TUSERDATA) {  // its handle must not outlive the tokenizer
     lua_getfield(L, -1, "close");
-    lua_insert(L, -2);
+    lua_pushvalue(L, -2);
     lua_call(L, 1, 0);
     lua_pushnil(L);
-    lua_setiuservalue(L, 1, 1);
+    lua_setiuservalue(L, idx, 1);
   }
+  lua_pop(L, 1);
   mtx_bind_model gone = *h;
   *h = (mtx_bind_model){0};
-  mtx_vocab_trie_unref(gone.trie);
-  mtx_tok_close(gone.tok);
-  mtx_model_close(gone.model);
+  return gone;
+}
+
+void mtx_bind_model_free(mtx_bind_model *h) {
+  mtx_vocab_trie_unref(h->trie);
+  mtx_tok_close(h->tok);
+  mtx_model_close(h->model);
+  *h = (mtx_bind_model){0};
+}
+
+static int l_model_close(lua_State *L) {
+  mtx_bind_model gone = mtx_bind_take_model(L, 1);
+  mtx_bind_model_free(&gone);
   return 0;
 }
 
@@ -243,6 +269,8 @@ int mtx_bind_model_open(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", l_model_gc}, {"__close", l_model_close}, {"__tostring", l_model_tostring}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"close", l_model_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_model_open},
+                                       {"start", mtx_bind_task_load},
+                                       {"drop", mtx_bind_task_drop},
                                        {"cpu", l_model_cpu},
                                        {"cores", l_model_cores},
                                        {"free_memory", l_model_free_memory},
@@ -250,6 +278,7 @@ int mtx_bind_model_open(lua_State *L) {
                                        {NULL, NULL}};
   mtx_kern_init(MTX_TIER_NEON > MTX_TIER_AMX ? MTX_TIER_NEON : MTX_TIER_AMX);
   mtx_bind_new_type(L, TYPE, meta, methods);
+  mtx_bind_task_type(L);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -24,6 +24,7 @@ typedef struct mtx_model_opts {
   // Called from time to time while weights are packed, done of total bytes; may be NULL.
   void (*progress)(void *user, uint64_t done, uint64_t total);
   void *user;
+  const _Atomic bool *stop;  // NULL, or: once true, opening ends with MTX_ECANCELLED
   // One line per thing worth knowing (unused tensors, odd values); may be NULL.
   void (*warn)(void *user, const char *line);
 } mtx_model_opts;

@@ -85,11 +85,13 @@ static bool lay_out(mtx_plan *p, const mtx_packed *out, pieces *l) {
   return true;
 }
 
+static bool stopped(const mtx_model_opts *o) { return o && o->stop && atomic_load(o->stop); }
+
 static void run_pieces(const pieces *l, const mtx_gguf *file, const mtx_model_opts *o, int n_threads, uint64_t total) {
   atomic_int next = 0;
   atomic_uint_fast64_t done = 0;
 #pragma omp parallel num_threads(n_threads)
-  for (int i; (i = atomic_fetch_add(&next, 1)) < l->n;) {
+  for (int i; !stopped(o) && (i = atomic_fetch_add(&next, 1)) < l->n;) {
     const piece *x = &l->list[i];
     const mtx_weight *m = &x->w->mat[x->mat];
     uint64_t mat_file_bytes = x->w->tensor->n_bytes / (uint64_t)x->w->n_mats;
@@ -122,6 +124,7 @@ mtx_code mtx_pack_weights(mtx_plan *p, const mtx_gguf *file, const mtx_model_opt
     code = mtx_fail_at(err, MTX_ENOMEM, mtx_gguf_path(file), NULL, 0, "not enough memory for the model's tables");
   } else {
     run_pieces(&l, file, o, n_threads, total);
+    if (stopped(o)) code = mtx_fail_at(err, MTX_ECANCELLED, mtx_gguf_path(file), NULL, 0, "loading was cancelled");
   }
   free(l.list);
   return code;

@@ -16,13 +16,29 @@ local generate = {}
 local Job = {}
 Job.__index = Job
 
--- Finds and loads the model; 404 or 400 when it is not there or cannot do the task.
-function generate.model(ctx, req, wanted)
+-- A request whose model still loads can be cancelled by its id, and by req.on_wait's taker.
+local function while_loading(ctx, req)
+  local id, stand_in = req.request_id, nil
+  return function(waiter)
+    if req.on_wait then req.on_wait(waiter) end
+    if not id then return end
+    if waiter then
+      stand_in = { req = req, cancel = function() waiter.leave(check.fault(499, "request canceled")) end }
+      ctx.jobs[id] = stand_in
+    elseif ctx.jobs[id] == stand_in then
+      ctx.jobs[id] = nil
+    end
+  end
+end
+
+-- Finds the model and waits for it to load; 404 or 400 when it is not there or cannot
+-- do the task. deadline_ms: from now, or nil. -> loaded model, ms waited
+function generate.model(ctx, req, wanted, deadline_ms)
   local name = req.model
   if name == "" then name = ctx.default_model(wanted or req.inputs and "embedding") or "" end
   local entry, message = ctx.catalog:find(name)
   if not entry then check.fail(name == "" and req.dialect ~= "ollama" and 400 or 404, message) end
-  local loaded = ctx.pool:acquire(entry, req.num_ctx)
+  local loaded, load_ms = ctx.pool:acquire(entry, { num_ctx = req.num_ctx, deadline_ms = deadline_ms, on_wait = while_loading(ctx, req) })
   if not loaded.can then
     local m = entry.manifest
     loaded.template = (m and m.template) or loaded.info.chat_template
@@ -34,7 +50,7 @@ function generate.model(ctx, req, wanted)
   if wanted and not loaded.can[wanted] then
     check.fail(400, '"' .. loaded.entry.name .. '" does not support ' .. (wanted == "completion" and req.task == "chat" and "chat" or wanted == "completion" and "generate" or wanted))
   end
-  return loaded
+  return loaded, load_ms
 end
 
 local function check_abilities(loaded, req)
@@ -282,9 +298,17 @@ function submit(job, choice, tokens)
   l.handlers[id] = function(ev) return ON[ev.kind](job, choice, ev) end
 end
 
+-- Milliseconds the whole request may take, or nil.
+local function deadline_of(ctx, req)
+  local timeout = ctx.config.request_timeout
+  local limit = timeout > 0 and timeout ~= math.huge and math.floor(timeout * 1000) or nil
+  return req.deadline_ms and limit and math.min(req.deadline_ms, limit) or req.deadline_ms or limit
+end
+
 local function start_once(ctx, req, sink)
-  local t0 = uv.hrtime()
-  local loaded = generate.model(ctx, req, "completion")
+  local t0, arrived = uv.hrtime(), ctx.clock()
+  local deadline_ms = deadline_of(ctx, req)
+  local loaded, load_ms = generate.model(ctx, req, "completion", deadline_ms)
   check_abilities(loaded, req)
   local waiting = loaded.engine:stats().n_waiting
   if waiting >= ctx.config.max_waiting then
@@ -292,16 +316,12 @@ local function start_once(ctx, req, sink)
       { kind = "queue_full", retry_after = 2 })
   end
   local prompts = prompt.build(ctx, loaded, req)
-  local load_ms = loaded.fresh and loaded.load_ms or 0
-  loaded.fresh = nil
-  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, t0 = t0, arrived = ctx.clock(), stop = stops_of(loaded, req),
+  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, t0 = t0, arrived = arrived, deadline_ms = deadline_ms, stop = stops_of(loaded, req),
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
   job.grammar, job.triggers = ctx.grammar(loaded, req)
   job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
-  local timeout = ctx.config.request_timeout > 0 and ctx.config.request_timeout ~= math.huge and ctx.config.request_timeout * 1000 or nil
-  job.deadline_ms = req.deadline_ms and timeout and math.min(req.deadline_ms, timeout) or req.deadline_ms or timeout and math.floor(timeout)
   if req.echo then
     req.prompt_texts = {}
     for i, p in ipairs(prompts) do

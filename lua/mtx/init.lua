@@ -13,6 +13,14 @@ function mtx.load(path, opts)
   return require("mtx.model").load(path, opts)
 end
 
+-- mtx.start_load(path [, opts]) -> loading | nil, message, code
+-- The same on a thread of its own, for programs with an event loop: loading:fd() is
+-- readable at the end, then loading:take() gives the model or the failure. Also
+-- loading:progress() and loading:cancel(). opts as above, but for progress.
+function mtx.start_load(path, opts)
+  return require("mtx.model").start(path, opts)
+end
+
 -- mtx.tensor(list) or mtx.tensor(n): a vector of numbers.
 mtx.tensor = core.tensor
 

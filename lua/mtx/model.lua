@@ -9,6 +9,10 @@ Model.__name = "mtx.Model"
 
 local model = {}
 
+local function new(handle, opts)
+  return setmetatable({ handle = handle, opts = opts, tok = handle:tokenizer() }, Model)
+end
+
 -- See mtx.load in init.lua.
 function model.load(path, opts)
   opts = opts or {}
@@ -17,8 +21,36 @@ function model.load(path, opts)
     threads = opts.threads, no_memory_check = opts.no_memory_check, progress = opts.progress, warn = opts.warn,
   })
   if not handle then return nil, message, code end
-  local self = setmetatable({ handle = handle, opts = opts, tok = handle:tokenizer() }, Model)
-  return self
+  return new(handle, opts)
+end
+
+local Loading = {}
+Loading.__index = Loading
+
+-- See mtx.start_load in init.lua.
+function model.start(path, opts)
+  opts = opts or {}
+  if opts.cpu then core.model.cpu(opts.cpu) end
+  local task, message, code = core.model.start(path, { threads = opts.threads, no_memory_check = opts.no_memory_check })
+  if not task then return nil, message, code end
+  return setmetatable({ task = task, opts = opts }, Loading)
+end
+
+-- A descriptor that is readable once loading has ended; closed by take.
+function Loading:fd() return self.task:fd() end
+
+-- -> bytes of weights packed, of how many (0, 0 while the header is read)
+function Loading:progress() return self.task:progress() end
+
+-- Ends it soon, with code "cancelled".
+function Loading:cancel() self.task:cancel() end
+
+-- Waits for the end. -> model | nil, message, code
+function Loading:take()
+  local handle, message, code = self.task:take()
+  if not handle then return nil, message, code end
+  for _, line in ipairs(self.opts.warn and message or {}) do self.opts.warn(line) end
+  return new(handle, self.opts)
 end
 
 local function vocabulary(self)
@@ -264,6 +296,15 @@ function Model:close()
   if self.gguf then self.gguf:close() end
   self.main, self.gguf, self.tok = nil, nil, nil
   self.handle:close()
+end
+
+-- The same, but the memory is given back on a thread of its own: a big model takes
+-- its time. -> task {fd() readable at the end, take() waits for it}
+function Model:drop()
+  local main = self.main
+  if self.gguf then self.gguf:close() end
+  self.main, self.gguf, self.tok = nil, nil, nil
+  return core.model.drop(self.handle, main)
 end
 
 Model.__close = Model.close

@@ -21,11 +21,42 @@ fake.TEMPLATE = "{% for t in tools or [] %}{{ t | tojson }}\n{% endfor %}{%- for
 local Model, Engine = {}, {}
 Model.__index, Engine.__index = Model, Engine
 
-function fake.load(path, options)
+local function load(path, options)
   fake.loads = fake.loads + 1
   if fake.load_error then return nil, fake.load_error, "io" end
   if path:find("broken") then return nil, path .. ": not a model file", "format" end
   return setmetatable({ path = path, options = options or {}, embedder = path:find("minilm") ~= nil }, Model)
+end
+
+-- A task with the C binding's face: ends at once, or with fake.let_go() when held.
+local function task(held, result)
+  local p = uv.pipe({ nonblock = true }, { nonblock = true })
+  local t = { cancelled = false }
+  if held then fake.held[#fake.held + 1] = p.write else uv.fs_write(p.write, "x") end
+  function t:fd() return p.read end
+  function t:progress() return 1, 2 end
+  function t:cancel() self.cancelled = true end
+  function t:take()
+    uv.fs_close(p.read)
+    uv.fs_close(p.write)
+    if self.cancelled then return nil, "loading was cancelled", "cancelled" end
+    return result()
+  end
+  return t
+end
+
+-- fake.hold_loads, fake.hold_drops: they end with let_go only. fake.tasks: loads so
+-- far, each with `cancelled`.
+function fake.let_go()
+  local list = fake.held
+  fake.held, fake.hold_loads, fake.hold_drops = {}, nil, nil
+  for _, fd in ipairs(list) do uv.fs_write(fd, "x") end
+end
+
+function fake.start_load(path, options)
+  local t = task(fake.hold_loads, function() return load(path, options) end)
+  fake.tasks[#fake.tasks + 1] = t
+  return t
 end
 
 function Model:info()
@@ -81,11 +112,18 @@ end
 
 function Model:close() self.closed = true end
 
+function Model:drop()
+  self:close()
+  if self.main then self.main:close() end
+  return task(fake.hold_drops, function() return true end)
+end
+
 function Model:engine()
   local p = uv.pipe({ nonblock = true }, { nonblock = true })
   local e = setmetatable({ model = self, rfd = p.read, wfd = p.write, waiting = {}, running = {}, events = {}, next_id = 1,
     n_parallel = self.options.n_parallel or 8, max_waiting = self.options.max_waiting or 256, submitted = {}, policies = {} }, Engine)
   e.timer = uv.new_timer()
+  self.main = e
   fake.engines[#fake.engines + 1] = e
   return e
 end
@@ -331,6 +369,7 @@ end
 
 function fake.reset()
   fake.reply, fake.load_error, fake.cancelled, fake.strict_system, fake.loads, fake.engines = nil, nil, nil, nil, 0, {}
+  fake.hold_loads, fake.hold_drops, fake.held, fake.tasks = nil, nil, {}, {}
 end
 
 return fake

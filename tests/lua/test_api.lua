@@ -179,6 +179,46 @@ function TestModel:test_close_order()
   lu.assertError(model.tokenize, model, "x")
 end
 
+TestTasks = {}
+
+function TestTasks:test_a_model_loaded_on_a_thread_is_the_same()
+  local request = { prompt = "Once upon a time", max_tokens = 8, temperature = 0 }
+  local plain <close> = assert(mtx.load(SMOL, { ctx = 256 }))
+  local loading = assert(mtx.start_load(SMOL, { ctx = 256 }))
+  lu.assertTrue(math.type(loading:fd()) == "integer")
+  local other = assert(loading:take())
+  lu.assertEquals({ loading:progress() }, { other:info().weight_bytes, other:info().weight_bytes })
+  lu.assertEquals(assert(other:generate(request)).ids, assert(plain:generate(request)).ids)
+  lu.assertError(function() loading:take() end)
+  lu.assertError(function() loading:fd() end)
+  local task = assert(other:drop())
+  lu.assertErrorMsgContains("closed", function() other.handle:info() end)
+  lu.assertTrue(task:take())
+end
+
+function TestTasks:test_failures_and_cancel()
+  local _, message, code = assert(mtx.start_load("/nonexistent.gguf")):take()
+  lu.assertStrContains(message, "/nonexistent.gguf")
+  lu.assertEquals(code, "notfound")
+  local loading = assert(mtx.start_load(SMOL))
+  loading:cancel()
+  _, message, code = loading:take()
+  lu.assertEquals(code, "cancelled")
+  lu.assertStrContains(message, "cancelled")
+  -- Left alone they end by themselves.
+  for _ = 1, 3 do assert(mtx.start_load(SMOL)) end
+  collectgarbage()
+  collectgarbage()
+end
+
+function TestTasks:test_drop_refuses_while_sessions_are_open()
+  local model = assert(mtx.load(SMOL, { ctx = 256 }))
+  local session = assert(model:session())
+  lu.assertErrorMsgContains("sessions", function() core.model.drop(model.handle, model.main) end)
+  session:close()
+  lu.assertTrue(assert(model:drop()):take())
+end
+
 TestStubs = {}
 
 function TestStubs:test_every_function_has_a_stub_and_the_reverse()
@@ -191,7 +231,7 @@ function TestStubs:test_every_function_has_a_stub_and_the_reverse()
     end
   end
   local registry = debug.getregistry()
-  for _, class in ipairs({ "tensor", "sampler", "model", "engine", "session", "tokenizer", "detokenizer", "gguf", "grammar", "sha256" }) do
+  for _, class in ipairs({ "tensor", "sampler", "model", "engine", "session", "tokenizer", "detokenizer", "gguf", "grammar", "sha256", "task" }) do
     local meta = registry["mtx." .. class]
     for f in pairs(meta.methods or meta.__index) do real[class .. ":" .. f] = true end
   end

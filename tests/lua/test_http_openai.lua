@@ -243,7 +243,6 @@ end
 
 function TestChat:test_queue_full()
   ctx.config.max_waiting = 1
-  fake.load("x")
   chat({ messages = user("x") })
   local e = fake.engines[1]
   e.frozen = true

@@ -27,6 +27,12 @@ core.model = {}
 ---Opens a model. Options: threads, no_memory_check, progress(done, total), warn(line).
 ---@return mtx.model|nil, string?, string?
 function core.model.open(path, options) end
+---The same on a thread of its own. Options: threads, no_memory_check.
+---@return mtx.task|nil, string?, string?
+function core.model.start(path, options) end
+---Closes a model and its engine; their memory is given back on a thread of its own.
+---@return mtx.task|nil, string?, string?
+function core.model.drop(model, engine) end
 ---Name of the CPU tier in use; with a cap chooses again (before any model is open).
 ---@return string
 function core.model.cpu(cap) end
@@ -113,6 +119,20 @@ function tensor:log_softmax_at(row, column) end
 function tensor:totable() end
 ---Little-endian float32, row by row.
 function tensor:bytes() end
+
+---@class mtx.task
+local task = {}
+---A descriptor that is readable at the end; closed by take.
+function task:fd() end
+---@return boolean
+function task:ended() end
+---@return integer done, integer total bytes packed; 0, 0 while the header is read
+function task:progress() end
+---Ends a load soon, with code "cancelled".
+function task:cancel() end
+---Waits for the end: a model and its warnings from start, true from drop.
+---@return mtx.model|boolean|nil, string[]|string?, string?
+function task:take() end
 
 ---@class mtx.sampler
 local sampler = {}

@@ -4,6 +4,7 @@
 -- protected; then the access log and the counters. There is no other way in.
 local check = require("mtx.api.check")
 local errors = require("mtx.api.errors")
+local fiber = require("mtx.serve.fiber")
 local ids = require("mtx.serve.ids")
 local metrics = require("mtx.serve.metrics")
 local origin = require("mtx.serve.origin")
@@ -135,7 +136,12 @@ function App:guard(x, f, ...)
   return false
 end
 
-function App:run(x) self:guard(x, x.route.handler, x) end
+-- The same as a fiber: f may wait.
+function App:run_fiber(x, f, ...) fiber.start(x, self.guard, self, x, f, ...) end
+
+function App:run(x)
+  if x.route.quiet then self:guard(x, x.route.handler, x) else self:run_fiber(x, x.route.handler, x) end
+end
 
 local CLASS = { "1xx", "2xx", "3xx", "4xx", "5xx" }
 

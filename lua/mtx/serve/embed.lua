@@ -52,7 +52,7 @@ end
 -- info = {n_tokens, load_ms, total_ms}; failed(fault). Raises Faults of the request itself.
 function embed.run(ctx, x, req, done)
   local t0 = uv.hrtime()
-  local loaded = generate.model(ctx, req)
+  local loaded, load_ms = generate.model(ctx, req)
   local n_embd = loaded.info.n_embed or loaded.info.n_embd
   if req.pooling_of then req.pooling = req.pooling_of(loaded.info) end
   if req.dimensions and req.dimensions > n_embd then
@@ -63,8 +63,6 @@ function embed.run(ctx, x, req, done)
     lists[i] = tokens_of(loaded, input, i, req)
     n_tokens = n_tokens + #lists[i]
   end
-  local load_ms = loaded.fresh and loaded.load_ms or 0
-  loaded.fresh = nil
   ctx.pool:hold(loaded)
   local vectors, at = {}, 1
   local timer = uv.new_timer()

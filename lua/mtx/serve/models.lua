@@ -3,6 +3,7 @@
 -- template rendering, output parsers and grammars. Tests put their own in `deps`.
 local capabilities = require("mtx.serve.capabilities")
 local catalog = require("mtx.serve.catalog")
+local check = require("mtx.api.check")
 local core = require("mtx.core")
 local grammar = require("mtx.serve.grammar")
 local json = require("mtx.json")
@@ -104,6 +105,7 @@ end
 function models.attach(ctx)
   local deps = ctx.deps
   ctx.core = deps.core or require("mtx")
+  ctx.free_memory = deps.free_memory or core.model.free_memory
   ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe,
     sha256 = core.sha256, clock = ctx.clock })
   ctx.pool = pool.new(ctx)
@@ -123,6 +125,7 @@ function models.attach(ctx)
     for _, l in pairs(ctx.pool.loaded) do
       for job in pairs(l.jobs) do job:cancel() end
     end
+    ctx.pool:cancel_waiters(check.fault(503, "the server stops", { kind = "unavailable" }))
   end
   -- A request without a model gets the loaded one, else the only or newest fitting one.
   ctx.default_model = function(wanted)
@@ -140,7 +143,8 @@ function models.attach(ctx)
     end
   end
   ctx.readiness = function()
-    if ctx.pool.loading then return { ready = false, reason = "loading", model = ctx.pool.loading } end
+    local load = ctx.pool:loading()[1]
+    if load then return { ready = false, reason = "loading", model = load.name } end
     local queue, names = 0, {}
     for _, l in ipairs(ctx.pool:list()) do
       names[#names + 1] = l.name

@@ -4,35 +4,29 @@
 -- table that brings events to their jobs. A model with work is never unloaded.
 local uv = require("luv")
 local check = require("mtx.api.check")
-local core = require("mtx.core")
+local loading = require("mtx.serve.loading")
+local memory = require("mtx.serve.memory")
 
 local pool = {}
 
 local Pool = {}
 Pool.__index = Pool
 
--- ctx: {config, log, core = {load}, clock}; on_event(loaded) is called after each drain.
+-- ctx: {config, log, core = {start_load}, clock}
 function pool.new(ctx)
-  local self = setmetatable({ ctx = ctx, loaded = {}, n = 0, failed = {} }, Pool)
+  local self = setmetatable({ ctx = ctx, loaded = {}, n = 0, loads = {}, n_loads = 0, drops = {}, failed = {} }, Pool)
   self.timer = uv.new_timer()
   self.timer:start(250, 250, function() self:sweep() end)
   return self
 end
 
-local function mib(n) return string.format("%.1f MiB", n / 1048576) end
-
--- Weights, plus the KV cache of all parallel requests when the header tells its size.
-function Pool:bytes_wanted(entry, info, n_ctx)
-  local per_token = info.kv_bytes_per_token
-  if not per_token then return entry.size end
-  return entry.size + per_token * (self:kv_tokens(info) or n_ctx * self.ctx.config.parallel)
-end
-
--- Tokens the KV budget holds, or nil for the engine's own choice.
-function Pool:kv_tokens(info)
-  local mb = self.ctx.config.kv_budget_mb
-  if mb == 0 or not info.kv_bytes_per_token then return nil end
-  return math.max(256, (mb << 20) // info.kv_bytes_per_token)
+-- f(...)'s value, or nil and a Fault; what is none is logged and hidden behind one.
+local function attempt(self, f, ...)
+  local ok, value = xpcall(f, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end, ...)
+  if ok then return value end
+  if check.is_fault(value) then return nil, value end
+  self.ctx.log("error", "loading failed", { trace = value })
+  return nil, check.fault(500, "internal error; the server's log has the details")
 end
 
 local function evict_one(self, now)
@@ -64,53 +58,109 @@ local function context_of(self, entry, wanted)
   return n and n > 0 and n or nil
 end
 
--- entry: catalog's. num_ctx: wanted context or nil. Gives the loaded model or raises a Fault.
-function Pool:acquire(entry, num_ctx)
-  local key = entry.key
-  local l = self.loaded[key]
+-- entry: catalog's. options: num_ctx (wanted context or nil) and those of Load:join.
+-- Waits, within a handler, while the model loads. -> loaded model, ms waited; raises Faults.
+function Pool:acquire(entry, options)
+  local num_ctx = options.num_ctx
+  local l = self.loaded[entry.key]
   if l and num_ctx and num_ctx > l.n_ctx and l.inflight == 0 and num_ctx <= l.n_ctx_train then
     self:unload(l, "for a larger context")
     l = nil
   end
   if l then
     l.used = self.ctx.clock()
-    return l
+    return l, 0
   end
-  local config = self.ctx.config
-  while self.n >= config.max_loaded_models do
-    if not evict_one(self) then
-      check.fail(503, "all " .. self.n .. " loaded models are busy; try again, or raise --max-loaded-models", { kind = "unavailable", retry_after = 5 })
+  local load = self.loads[entry.key]
+  if not load then
+    local config = self.ctx.config
+    while self.n + self.n_loads >= config.max_loaded_models do
+      if not evict_one(self) then
+        check.fail(503, "all " .. config.max_loaded_models .. " places for models are busy; try again, or raise --max-loaded-models", { kind = "unavailable", retry_after = 5 })
+      end
+    end
+    load = loading.new(entry, context_of(self, entry, num_ctx), config.max_waiting)
+    self.loads[entry.key], self.n_loads = load, self.n_loads + 1
+    local _, fault = attempt(self, self.begin, self, load)
+    if fault then
+      self:forget(load)
+      error(fault, 0)
     end
   end
-  return self:load(entry, context_of(self, entry, num_ctx))
+  return load:join(options)
 end
 
-function Pool:load(entry, n_ctx)
-  local ctx, config = self.ctx, self.ctx.config
-  local info = ctx.catalog:info_of(entry)
-  local wanted, free = self:bytes_wanted(entry, info, n_ctx or 4096), core.model.free_memory()
-  while free and wanted * config.memory_margin > free and evict_one(self) do free = core.model.free_memory() end
-  if free and wanted * config.memory_margin > free then
-    check.fail(503, "not enough memory for " .. entry.name .. ": " .. mib(wanted * config.memory_margin) .. " wanted (margin "
-      .. config.memory_margin .. "), " .. mib(free) .. " free; try a smaller num_ctx, a smaller --parallel or --kv-budget-mb, or a smaller model", { kind = "unavailable" })
+function Pool:forget(load)
+  if self.loads[load.key] == load then self.loads[load.key], self.n_loads = nil, self.n_loads - 1 end
+end
+
+-- Ends a load: everybody who waits gets the model or the fault.
+function Pool:finish(load, l, fault)
+  self:forget(load)
+  if l then self:hold(l) end -- none of them may unload it before the others have it
+  load:finish(l, fault, function(trace) self.ctx.log("error", "handler failed after a load", { trace = trace }) end)
+  if l then self:release(l) end
+end
+
+-- Starts the load when its memory is there, or later, when models on their way in or
+-- out have ended; raises a Fault when it cannot be had.
+function Pool:begin(load)
+  local ctx, config, entry = self.ctx, self.ctx.config, load.entry
+  local info, n_ctx = ctx.catalog:info_of(entry), load.n_ctx or 4096
+  local others = 0
+  for _, l in pairs(self.loads) do others = others + (l.task and l.wanted or 0) end
+  load.wanted = memory.wanted(entry, info, n_ctx, config)
+  local free = ctx.free_memory()
+  while free > 0 and load.wanted + others > free do
+    if next(self.drops) or others > 0 then return true end
+    if not evict_one(self) then error(memory.refusal(entry, info, n_ctx, config, free), 0) end
+    free = ctx.free_memory()
   end
-  local started = uv.hrtime()
-  self.loading = entry.name
-  local model, message, code = ctx.core.load(entry.path, { ctx = n_ctx, threads = config.threads > 0 and config.threads or nil,
+  local task, message, code = ctx.core.start_load(entry.path, { ctx = load.n_ctx, threads = config.threads > 0 and config.threads or nil,
     kv_type = config.kv_type, n_parallel = config.parallel, max_waiting = config.max_waiting, cpu = config.cpu ~= "auto" and config.cpu or nil,
-    cache_bytes = config.cache_mb << 20, kv_tokens = self:kv_tokens(info), no_memory_check = true,
+    cache_bytes = config.cache_mb << 20, kv_tokens = memory.kv_tokens(info, config), no_memory_check = true,
     warn = function(line) ctx.log("warn", "model", { model = entry.name, warning = line }) end })
-  self.loading = nil
-  if not model then
-    ctx.log("error", "model does not load", { model = entry.name, message = message, code = code })
-    self.failed[entry.key] = message
-    local text = tostring(message):gsub(entry.path:gsub("%p", "%%%0"), entry.name)
-    if code == "nomem" or code == "limit" then check.fail(503, text, { kind = "unavailable" }) end
-    check.fail(code == "unsupported" and 400 or 500, "cannot load " .. entry.name .. ": " .. text, { kind = code == "unsupported" and "invalid" or "internal" })
+  if not task then error(self:load_fault(load, message, code), 0) end
+  load.task = task
+  load.poll = loading.when_ended(task, function() self:ended(load) end)
+  return true
+end
+
+-- Memory has come back: loads that wait for it try again.
+function Pool:retry()
+  for _, load in ipairs(self:loading()) do
+    if not load.task then
+      local _, fault = attempt(self, self.begin, self, load)
+      if fault then self:finish(load, nil, fault) end
+    end
   end
-  local l = { entry = entry, name = entry.name, key = entry.key, model = model, info = ctx.facts(model), handlers = {}, inflight = 0, jobs = {},
-    used = ctx.clock(), size = entry.size, load_ms = (uv.hrtime() - started) / 1e6, keep = config.keep_alive }
+end
+
+-- The loader's thread has ended.
+function Pool:ended(load)
+  local model, message, code = load.task:take()
+  local l, fault
+  if model then l, fault = attempt(self, self.open, self, load, model) else fault = self:load_fault(load, message, code) end
+  self:finish(load, l, fault)
+  self:retry()
+end
+
+function Pool:load_fault(load, message, code)
+  local entry = load.entry
+  self.ctx.log("error", "model does not load", { model = entry.name, message = message, code = code })
+  self.failed[entry.key] = message
+  local text = tostring(message):gsub(entry.path:gsub("%p", "%%%0"), entry.name)
+  if code == "nomem" or code == "limit" then return check.fault(503, text, { kind = "unavailable" }) end
+  return check.fault(code == "unsupported" and 400 or 500, "cannot load " .. entry.name .. ": " .. text, { kind = code == "unsupported" and "invalid" or "internal" })
+end
+
+-- A model that has loaded gets its engine and its place.
+function Pool:open(load, model)
+  local ctx, entry = self.ctx, load.entry
+  local l = { entry = entry, name = entry.name, key = entry.key, model = model, handlers = {}, inflight = 0, jobs = {},
+    used = ctx.clock(), size = entry.size, load_ms = (uv.hrtime() - load.started) / 1e6, keep = ctx.config.keep_alive }
   self:engine(l)
+  l.info = ctx.facts(model)
   local n_engine = l.engine:stats().n_ctx
   l.n_ctx_train = l.info.n_ctx_train or n_engine or 2048
   l.n_ctx = n_engine or l.info.n_ctx
@@ -119,7 +169,6 @@ function Pool:load(entry, n_ctx)
   self.n = self.n + 1
   ctx.log("info", "model loaded", { model = entry.name, ms = math.floor(l.load_ms), ctx = l.n_ctx, arch = l.info.architecture })
   self:touch(l)
-  l.fresh = true
   return l
 end
 
@@ -127,7 +176,7 @@ end
 function Pool:engine(l)
   local engine, message, code = l.model:engine()
   if not engine then
-    l.model:close()
+    self:drop(l.model)
     local short = code == "nomem" or code == "limit"
     check.fail(short and 503 or 500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = short and "unavailable" or "internal" })
   end
@@ -159,10 +208,20 @@ function Pool:unload(l, why)
     l.poll:stop()
     l.poll:close()
   end
-  if l.engine then l.engine:close() end
-  l.model:close()
   l.gone = true
+  self:drop(l.model)
   self.ctx.log("info", "model unloaded", { model = l.name, why = why })
+end
+
+-- Gives a model's memory back on a thread.
+function Pool:drop(model)
+  local task, message = model:drop()
+  if not task then return self.ctx.log("warn", "a model was closed in the foreground", { message = message }) end
+  self.drops[task] = loading.when_ended(task, function()
+    task:take()
+    self.drops[task] = nil
+    self:retry()
+  end)
 end
 
 function Pool:sweep()
@@ -173,6 +232,14 @@ function Pool:sweep()
       break -- the table changed under pairs; the next sweep goes on
     end
   end
+end
+
+-- Models on their way in, by name.
+function Pool:loading()
+  local out = {}
+  for _, load in pairs(self.loads) do out[#out + 1] = load end
+  table.sort(out, function(a, b) return a.key < b.key end)
+  return out
 end
 
 -- Loaded models, longest remaining first.
@@ -186,8 +253,28 @@ function Pool:list()
   return out
 end
 
+-- Whoever waits for a load is told the fault; the loads go on.
+function Pool:cancel_waiters(fault)
+  for _, load in ipairs(self:loading()) do load:finish(nil, fault, function(trace) self.ctx.log("error", "handler failed", { trace = trace }) end) end
+end
+
+-- Ends everything; waits for the threads, which stop soon.
 function Pool:close()
+  for _, load in ipairs(self:loading()) do
+    self:finish(load, nil, check.fault(503, "the server stops", { kind = "unavailable" }))
+    if load.task then
+      load.poll:close()
+      load.task:cancel()
+      local model = load.task:take()
+      if model then model:close() end
+    end
+  end
   for _, l in ipairs(self:list()) do self:unload(l, "server stops") end
+  for task, poll in pairs(self.drops) do
+    poll:close()
+    task:take()
+  end
+  self.drops = {}
   if not self.timer:is_closing() then self.timer:close() end
 end
 

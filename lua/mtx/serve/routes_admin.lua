@@ -3,6 +3,7 @@
 -- the admin scope; without keys only callers on this machine get in.
 local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local ids = require("mtx.serve.ids")
 local wire = require("mtx.api.wire")
 
@@ -23,7 +24,9 @@ end
 local function models(ctx)
   return function(x)
     local out = list()
-    if ctx.pool.loading then out[1] = { id = ctx.pool.loading, status = "loading", mem_bytes = 0, last_used_secs_ago = 0, inflight = 0 } end
+    for i, load in ipairs(ctx.pool:loading()) do
+      out[i] = { id = load.name, status = "loading", mem_bytes = 0, last_used_secs_ago = 0, inflight = #load.waiters }
+    end
     for _, l in ipairs(ctx.pool:list()) do
       out[#out + 1] = { id = l.name, status = "ready", mem_bytes = l.info.memory_bytes or l.size, last_used_secs_ago = math.floor(ctx.clock() - l.used),
         inflight = l.inflight, n_ctx = l.n_ctx }
@@ -39,8 +42,8 @@ local function id_of(body)
   return id
 end
 
--- Answers 202 and loads on the next turn of the loop. A path is not taken: only
--- what lies under the models folder can be loaded.
+-- Answers 202 while the model loads. A path is not taken: only what lies under the
+-- models folder can be loaded.
 local function load_model(ctx)
   return function(x)
     local body = answer.body(x)
@@ -50,12 +53,8 @@ local function load_model(ctx)
     if not entry then check.fail(404, message) end
     local num_ctx = check.integer(body, "num_ctx", 1)
     local batch = "batch_" .. ids.random(24)
-    local timer = require("luv").new_timer()
-    ctx.pool.loading = entry.name
-    timer:start(0, 0, function()
-      timer:close()
-      ctx.pool.loading = nil
-      local _, fault = check.try(ctx.pool.acquire, ctx.pool, entry, num_ctx)
+    fiber.start(nil, function()
+      local _, fault = check.try(ctx.pool.acquire, ctx.pool, entry, { num_ctx = num_ctx })
       if fault then ctx.log("warn", "admin load failed", { model = id, fault = fault.message }) end
     end)
     x:send(202, wire.encode({ batch_id = batch, model_id = entry.name, status = "loading", message = "poll GET /admin/models" }))
@@ -80,7 +79,7 @@ local function router(ctx)
   native("GET", "/models", "infer", function(x)
     local data = list()
     for _, e in ipairs(ctx.catalog:list()) do
-      local value = ctx.pool.loaded[e.key] and "loaded" or ctx.pool.loading == e.name and "loading" or "unloaded"
+      local value = ctx.pool.loaded[e.key] and "loaded" or ctx.pool.loads[e.key] and "loading" or "unloaded"
       data[#data + 1] = { id = e.name, object = "model", status = { value = value } }
     end
     x:send(200, wire.encode({ object = "list", data = data }))
@@ -88,7 +87,7 @@ local function router(ctx)
   native("POST", "/models/load", "admin", function(x)
     local entry, message = ctx.catalog:find(id_of(answer.body(x)))
     if not entry then check.fail(404, message) end
-    ctx.pool:acquire(entry)
+    ctx.pool:acquire(entry, {})
     x:send(200, '{"success":true}')
   end)
   local un = unload(ctx)
@@ -102,7 +101,7 @@ function M.add(ctx)
   route("POST", "/admin/models/unload", unload(ctx))
   route("GET", "/admin/stats", function(x) x:send(200, wire.encode(stats(ctx))) end)
   route("GET", "/admin/health", function(x)
-    x:send(200, wire.encode({ status = "ok", version = ctx.version, pool = { loaded = ctx.pool.n, loading = ctx.pool.loading and 1 or 0, total = #ctx.catalog:list() } }))
+    x:send(200, wire.encode({ status = "ok", version = ctx.version, pool = { loaded = ctx.pool.n, loading = ctx.pool.n_loads, total = #ctx.catalog:list() } }))
   end)
   route("GET", "/admin/loras", function(x) x:send(200, '{"object":"list","loras":[]}') end)
   route("POST", "/admin/loras", function() check.fail(501, "LoRA adapters are not supported") end)

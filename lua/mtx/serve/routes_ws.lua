@@ -6,6 +6,7 @@
 local answer = require("mtx.serve.answer")
 local body = require("mtx.api.body")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local generate = require("mtx.generate")
 local openai = require("mtx.api.openai")
 local websocket = require("mtx.http.websocket")
@@ -75,11 +76,20 @@ local function start(s, frame)
   local req = openai.chat(frame)
   req.stream, req.key = true, s.x.key
   local collect, job = answer.collector(), nil
-  job = generate.start(s.ctx, req, function(ev)
+  s.n = s.n + 1
+  req.on_wait = function(waiter) -- its model loads
+    s.jobs[label(id)] = waiter and { cancel = function() waiter.leave(check.fault(499, "request canceled")) end }
+  end
+  local started, fault = check.try(generate.start, s.ctx, req, function(ev)
     if ev.kind == "done" then collect.add(ev) end
     event(s, id, ev, collect.result, job)
   end)
-  s.jobs[label(id)], s.n = job, s.n + 1
+  if not started then
+    s.n = s.n - 1
+    error(fault, 0)
+  end
+  job = started
+  s.jobs[label(id)] = job
 end
 
 local function on_text(s, text)
@@ -88,8 +98,10 @@ local function on_text(s, text)
   local kind = check.get(frame, "type")
   if kind == "cancel" then return cancel(s, frame) end
   if kind == "ping" then return s:send({ type = "pong" }) end
-  local _, fault = check.try(start, s, frame)
-  if fault then s:send({ type = "error", id = check.get(frame, "id"), message = fault.message }) end
+  fiber.start(nil, function()
+    local _, fault = check.try(start, s, frame)
+    if fault then s:send({ type = "error", id = check.get(frame, "id"), message = fault.message }) end
+  end)
 end
 
 local function on_bytes(s, bytes)

@@ -200,7 +200,7 @@ function Script:serve(x, f)
     if not r[1] then raise(self, r[2]) end
     if not task:dead() then
       if r[2] ~= self.GENERATE then raise(self, "a route may only wait for mtx.generate") end
-      return require("mtx.serve.script_generate").run(self.ctx, x, r[3], function(...) self.ctx.app:guard(x, step, ...) end)
+      return require("mtx.serve.script_generate").run(self.ctx, x, r[3], function(...) self.ctx.app:run_fiber(x, step, ...) end)
     end
     reply(x, r[2], r[3], r[4])
   end

@@ -2,6 +2,8 @@
 -- Tools the server runs itself (script's mtx.tool): their calls are answered and
 -- the generation goes on, out of the client's sight, until the model says
 -- something else. Calls to the client's own tools end the turn as usual.
+local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local json = require("mtx.json")
 
 local toolloop = {}
@@ -26,11 +28,17 @@ function toolloop.start(ctx, req, sink, start_once)
   local tools = script.state.tools
   req.tools = table.move(req.tools or {}, 1, #(req.tools or {}), 1, {})
   for _, t in ipairs(script.state.tool_list) do req.tools[#req.tools + 1] = t end
-  local round, inner, cancelled, before, begun = 0, nil, false, {}, false
+  local round, inner, waiter, cancelled, before, begun = 0, nil, nil, false, {}, false
   local outer = setmetatable({}, { __index = function(_, k) return inner and inner[k] end })
   function outer:cancel()
     cancelled = true
+    if waiter then return waiter.leave(check.fault(499, "request canceled")) end
     inner:cancel()
+  end
+  local on_wait = req.on_wait
+  req.on_wait = function(w)
+    waiter = w
+    if on_wait then on_wait(w) end
   end
   local run
   local function again(calls, text, thought)
@@ -43,7 +51,11 @@ function toolloop.start(ctx, req, sink, start_once)
       table.insert(message.tool_calls, { id = c.id, type = "function", ["function"] = { name = c.name, arguments = json.is_object(arguments) and arguments or json.object() } })
       table.insert(req.messages, { role = "tool", tool_call_id = c.id, name = c.name, content = result })
     end
-    run()
+    -- The model may have left meanwhile (keep_alive 0) and have to load again.
+    fiber.start(nil, function()
+      local _, fault = check.try(run)
+      if fault then sink({ kind = "done", choice = 0, last = true, reason = "error", fault = fault }) end
+    end)
   end
   function run()
     round = round + 1

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT
+// mtx.core task: work that would hold up an event loop, on a thread of its own.
+// Loading packs gigabytes; closing waits for the engine's step and unmaps them.
+// A descriptor becomes readable at the end, as an engine's does for its events.
+#include "bind/task.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "bind/core.h"
+#include "bind/engine.h"
+#include "bind/model.h"
+#include "bind/options.h"
+
+#define TYPE "mtx.task"
+
+enum { MAX_WARNINGS = 16 << 10 };  // bytes kept
+
+// Until the thread has been joined everything but the atomics is the thread's.
+typedef struct {
+  pthread_t thread;
+  bool running, taken;
+  int fd;                       // -1 once closed
+  atomic_bool ended, stop;
+  atomic_uint_fast64_t n_done, n_total;
+  char *path;                   // of a load; NULL: model and engine are to be closed
+  mtx_model_opts opts;
+  mtx_buf warnings;             // lines
+  mtx_bind_model model;
+  mtx_engine *engine;
+  mtx_code rc;
+  mtx_err err;
+} task;
+
+static void on_progress(void *user, uint64_t done, uint64_t total) {
+  task *t = user;
+  atomic_store(&t->n_done, done);
+  atomic_store(&t->n_total, total);
+}
+
+static void on_warn(void *user, const char *line) {
+  task *t = user;
+  size_t n = strlen(line);
+  if (t->warnings.len + n > MAX_WARNINGS || mtx_buf_reserve(&t->warnings, n + 1, NULL)) return;
+  mtx_buf_append(&t->warnings, line, n, NULL);
+  mtx_buf_append(&t->warnings, "\n", 1, NULL);
+}
+
+static void *task_main(void *arg) {
+  task *t = arg;
+  if (t->path) {
+    t->rc = mtx_bind_model_load(&t->model, t->path, &t->opts, &t->err);
+  } else {
+    mtx_engine_close(t->engine);
+    t->engine = NULL;
+    mtx_bind_model_free(&t->model);
+  }
+  atomic_store(&t->ended, true);
+  while (eventfd_write(t->fd, 1) && errno == EINTR) {}
+  return NULL;
+}
+
+static void finish(task *t) {
+  if (t->running) pthread_join(t->thread, NULL);
+  t->running = false;
+  if (t->fd >= 0) close(t->fd);
+  t->fd = -1;
+}
+
+static task *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
+
+static task *push_task(lua_State *L) {
+  task *t = lua_newuserdatauv(L, sizeof *t, 0);
+  memset(t, 0, sizeof *t);
+  t->fd = -1;
+  luaL_setmetatable(L, TYPE);
+  return t;
+}
+
+// On failure pushes nil, message, code.
+static int run(lua_State *L, task *t) {
+  t->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  t->running = t->fd >= 0 && pthread_create(&t->thread, NULL, task_main, t) == 0;
+  if (t->running) return 1;
+  mtx_fail(&t->err, MTX_ENOMEM, "no thread or file descriptor to work on a model");
+  return mtx_bind_fail(L, &t->err);
+}
+
+// start(path [, {threads, no_memory_check}]) -> task whose take() gives the model.
+int mtx_bind_task_load(lua_State *L) {
+  const char *path = luaL_checkstring(L, 1);
+  mtx_model_opts o = {.n_threads = (int)mtx_opt_integer(L, 2, "threads", 0), .no_memory_check = mtx_opt_bool(L, 2, "no_memory_check", false)};
+  task *t = push_task(L);
+  o.progress = on_progress, o.warn = on_warn, o.user = t, o.stop = &t->stop;
+  t->opts = o;
+  t->path = strdup(path);
+  if (t->path) return run(L, t);
+  mtx_fail(&t->err, MTX_ENOMEM, "no memory to load a model");
+  return mtx_bind_fail(L, &t->err);
+}
+
+// drop(model [, engine of it]) -> task whose take() gives true. Both handles are closed at once,
+// their memory is given back on the thread; without a thread it is given back here.
+int mtx_bind_task_drop(lua_State *L) {
+  luaL_checkudata(L, 1, "mtx.model");
+  lua_settop(L, 2);
+  task *t = push_task(L);
+  if (!lua_isnil(L, 2)) t->engine = mtx_bind_take_engine(L, 2);
+  t->model = mtx_bind_take_model(L, 1);
+  lua_settop(L, 3);
+  int n = run(L, t);
+  if (n == 1) return 1;
+  mtx_engine_close(t->engine);
+  t->engine = NULL;
+  mtx_bind_model_free(&t->model);
+  return n;
+}
+
+static int l_task_fd(lua_State *L) {
+  task *t = check(L);
+  if (t->fd < 0) return luaL_argerror(L, 1, "the task's result has been taken");
+  lua_pushinteger(L, t->fd);
+  return 1;
+}
+
+static int l_task_ended(lua_State *L) {
+  task *t = check(L);
+  lua_pushboolean(L, !t->running || atomic_load(&t->ended));
+  return 1;
+}
+
+// progress() -> bytes packed, of how many; 0, 0 while that is not known.
+static int l_task_progress(lua_State *L) {
+  task *t = check(L);
+  lua_pushinteger(L, (lua_Integer)atomic_load(&t->n_done));
+  lua_pushinteger(L, (lua_Integer)atomic_load(&t->n_total));
+  return 2;
+}
+
+static int l_task_cancel(lua_State *L) {
+  atomic_store(&check(L)->stop, true);
+  return 0;
+}
+
+static void push_warnings(lua_State *L, const task *t) {
+  lua_newtable(L);
+  if (!t->warnings.len) return;
+  const char *at = t->warnings.ptr, *end = at + t->warnings.len;
+  for (lua_Integer n = 0; at < end;) {
+    const char *eol = memchr(at, '\n', (size_t)(end - at));
+    lua_pushlstring(L, at, (size_t)(eol - at));
+    lua_rawseti(L, -2, ++n);
+    at = eol + 1;
+  }
+}
+
+// take() -> model, list of warnings; or true from drop; or nil, message, code. Waits for the end.
+static int l_task_take(lua_State *L) {
+  task *t = check(L);
+  if (t->taken) return luaL_argerror(L, 1, "the task's result has been taken");
+  finish(t);
+  if (t->rc) {
+    t->taken = true;
+    return mtx_bind_fail(L, &t->err);
+  }
+  if (!t->path) {
+    t->taken = true;
+    lua_pushboolean(L, 1);
+    return 1;
+  }
+  mtx_bind_model *h = mtx_bind_push_model(L);
+  *h = t->model;
+  t->model = (mtx_bind_model){0};
+  t->taken = true;
+  mtx_bind_model_ready(L);
+  push_warnings(L, t);
+  return 2;
+}
+
+static int l_task_gc(lua_State *L) {
+  task *t = check(L);
+  atomic_store(&t->stop, true);
+  finish(t);
+  mtx_engine_close(t->engine);
+  t->engine = NULL;
+  mtx_bind_model_free(&t->model);
+  mtx_buf_fini(&t->warnings);
+  free(t->path);
+  t->path = NULL;
+  return 0;
+}
+
+void mtx_bind_task_type(lua_State *L) {
+  static const luaL_Reg meta[] = {{"__gc", l_task_gc}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"fd", l_task_fd},         {"ended", l_task_ended}, {"progress", l_task_progress},
+                                     {"cancel", l_task_cancel}, {"take", l_task_take},   {NULL, NULL}};
+  mtx_bind_new_type(L, TYPE, meta, methods);
+}
