@@ -106,7 +106,8 @@ static strings string_list(lua_State *L, int idx, const char *name) {
   return s;
 }
 
-// Field grammar = a compiled grammar; grammar_triggers = free text up to one of these.
+// Field grammar = a compiled grammar; grammar_triggers = free text up to one of these;
+// grammar_opening = the text that alone enters that free text.
 static mtx_code matcher_of(lua_State *L, handle *h, mtx_matcher **out, mtx_err *err) {
   *out = NULL;
   if (lua_getfield(L, 2, "grammar") == LUA_TNIL) return MTX_OK;
@@ -114,6 +115,7 @@ static mtx_code matcher_of(lua_State *L, handle *h, mtx_matcher **out, mtx_err *
   strings t = string_list(L, 2, "grammar_triggers");
   mtx_matcher_opts o = {.triggers = t.ptr, .trigger_lens = t.len, .n_triggers = (size_t)t.n,
                         .trigger_optional = mtx_opt_bool(L, 2, "grammar_optional", false), .skip_ws = t.n > 0};
+  if (t.n) o.opening = mtx_opt_string(L, 2, "grammar_opening", &o.opening_len);
   mtx_vocab_trie *trie;
   mtx_code code = mtx_bind_model_trie(h->model, &trie, err);
   return code ? code : mtx_matcher_new(g, trie, &o, out, err);

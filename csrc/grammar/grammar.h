@@ -102,6 +102,10 @@ typedef struct mtx_matcher_opts {
   const size_t *trigger_lens;
   size_t n_triggers;          // 0: constrained from the first byte
   bool trigger_optional;      // the generation may end before a trigger
+  // The free text is entered only by this text ("<think>"); any other start is held to the grammar
+  // from its first byte. Needs triggers. opening_len 0: the matcher starts inside the free text.
+  const char *opening;
+  size_t opening_len;
   bool skip_ws;               // up to 8 blanks or line ends may precede the constrained text
 } mtx_matcher_opts;
 
@@ -125,7 +129,7 @@ mtx_code mtx_matcher_accept_bytes(mtx_matcher *m, const char *bytes, size_t len,
                                   mtx_err *err);
 
 bool mtx_matcher_complete(const mtx_matcher *m);  // the text so far is a whole text of the grammar
-bool mtx_matcher_waiting(const mtx_matcher *m);   // still in free text before a trigger
+bool mtx_matcher_waiting(const mtx_matcher *m);   // in free text before a trigger
 
 // Names of the rules the matcher stands in, innermost first, for diagnostics:
 // "object > items > root". Always terminated.

@@ -65,11 +65,16 @@ void mtx_matcher_free(mtx_matcher *m) {
   free(m);
 }
 
-static void start_set(mtx_matcher *m) {
+// The positions before the first byte; room for one must be there.
+static void put_start(const mtx_matcher *m, gr_cfgs *to) {
   const gr_rule *r = m->g->rules + m->start_rule;
-  m->cur.n_v = 0;
-  if (r->productive) m->cur.v[m->cur.n_v++] = (gr_cfg){r->start, GR_BOTTOM, 0};
-  m->empty_ok = r->nullable;
+  to->n_v = 0;
+  if (r->productive) to->v[to->n_v++] = (gr_cfg){r->start, GR_BOTTOM, 0};
+}
+
+static void start_set(mtx_matcher *m) {
+  put_start(m, &m->cur);
+  m->empty_ok = m->g->rules[m->start_rule].nullable;
 }
 
 mtx_code mtx_matcher_new(mtx_grammar *g, mtx_vocab_trie *trie, const mtx_matcher_opts *opts, mtx_matcher **out,
@@ -163,10 +168,28 @@ static size_t run_bytes(mtx_matcher *m, gr_cfgs *a, const char *p, size_t n) {
   return n;
 }
 
+// No text of the grammar begins like what has come; only the opening text is left.
+static void leave_grammar(mtx_matcher *m) {
+  m->cur.n_v = 0;
+  m->empty_ok = false;
+}
+
 mtx_code mtx_matcher_accept_bytes(mtx_matcher *m, const char *bytes, size_t len, size_t *n_ok, mtx_err *err) {
   size_t at = 0;
   if (n_ok) *n_ok = 0;
-  if (m->trigger && mtx_trigger_waiting(m->trigger)) at = mtx_trigger_feed(m->trigger, bytes, len);
+  if (m->trigger && mtx_trigger_choosing(m->trigger)) {
+    switch (mtx_trigger_open(m->trigger, bytes, len, &at)) {
+      case MTX_OPENING_WHOLE: start_set(m); break;
+      case MTX_OPENING_PART:
+        if (run_bytes(m, &m->cur, bytes, len) < len) leave_grammar(m);
+        m->empty_ok = false;
+        if (n_ok) *n_ok = len;
+        return m->stacks.status ? too_ambiguous(m->stacks.status, err) : MTX_OK;
+      case MTX_OPENING_BLANK:
+      case MTX_OPENING_NO: break;
+    }
+  }
+  if (m->trigger && mtx_trigger_waiting(m->trigger)) at += mtx_trigger_feed(m->trigger, bytes + at, len - at);
   while (at < len) {
     size_t part = len - at < 512 ? len - at : 512;  // fuel and collecting are per part
     size_t k = m->finished ? 0 : run_bytes(m, &m->cur, bytes + at, part);
@@ -192,10 +215,8 @@ static bool ref_is(const void *ctx, uint32_t ref, bool negated) {
   return (r->cache->ref_tokens[ref] == r->id) != negated;
 }
 
-static mtx_code accept_waiting(mtx_matcher *m, uint32_t id, mtx_err *err) {
-  const char *p = m->trie->bytes + m->trie->offsets[id];
-  size_t n = m->trie->offsets[id + 1] - m->trie->offsets[id];
-  mtx_trigger_state before = mtx_trigger_save(m->trigger);
+// Free text p[0..n) of a token; `before`: the trigger's state before the whole token.
+static mtx_code accept_free(mtx_matcher *m, uint32_t id, const char *p, size_t n, mtx_trigger_state before, mtx_err *err) {
   size_t at = mtx_trigger_feed(m->trigger, p, n);
   if (at == n) return MTX_OK;
   size_t k = run_bytes(m, &m->cur, p + at, n - at);
@@ -210,17 +231,26 @@ static mtx_code accept_waiting(mtx_matcher *m, uint32_t id, mtx_err *err) {
   return mtx_fail(err, MTX_EINVAL, "token %u goes on after the trigger in a way the grammar does not allow", id);
 }
 
-mtx_code mtx_matcher_accept_token(mtx_matcher *m, uint32_t id, mtx_err *err) {
-  if (!m->trie) return mtx_fail(err, MTX_EINVAL, "this matcher has no vocabulary");
-  if (id >= m->trie->n_tokens) return mtx_fail(err, MTX_EINVAL, "token %u does not exist", id);
-  if (m->finished) return mtx_fail(err, MTX_EINVAL, "the generation has ended");
-  const uint8_t flags = m->trie->flags[id];
-  if (flags & MTX_TRIE_EOG) {
-    if (!mtx_matcher_complete(m)) return mtx_fail(err, MTX_EINVAL, "the text is not complete yet");
-    m->finished = true;
-    return MTX_OK;
+// Whether free text p[0..n) may come: if a trigger ends inside, the grammar must take the rest. Changes nothing.
+static bool free_allows(mtx_matcher *m, const char *p, size_t n) {
+  const mtx_trigger_state before = mtx_trigger_save(m->trigger);
+  const size_t at = mtx_trigger_feed(m->trigger, p, n);
+  mtx_trigger_restore(m->trigger, before);
+  m->stacks.status = MTX_OK;
+  if (at == n) return true;
+  if (!MTX_VEC_GROW(&m->next, v, 16, 1u << 20)) {
+    m->stacks.status = MTX_ENOMEM;
+    return false;
   }
-  if (mtx_matcher_waiting(m)) return accept_waiting(m, id, err);
+  const uint32_t n_nodes = m->stacks.n_nodes;
+  put_start(m, &m->next);
+  const bool ok = run_bytes(m, &m->next, p + at, n - at) == n - at;
+  gr_stacks_truncate(&m->stacks, n_nodes);
+  return ok;
+}
+
+static mtx_code accept_constrained(mtx_matcher *m, uint32_t id, mtx_err *err) {
+  const uint8_t flags = m->trie->flags[id];
   m->next.n_v = 0;
   if (m->g->n_toks) {
     m->stacks.fuel = STEP_FUEL;
@@ -251,6 +281,48 @@ mtx_code mtx_matcher_accept_token(mtx_matcher *m, uint32_t id, mtx_err *err) {
   m->empty_ok = false;
   collect(m);
   return MTX_OK;
+}
+
+// The opening text and a text of the grammar are followed side by side until one is ruled out.
+static mtx_code accept_choosing(mtx_matcher *m, uint32_t id, mtx_err *err) {
+  const char *p = m->trie->bytes + m->trie->offsets[id];
+  const size_t n = m->trie->offsets[id + 1] - m->trie->offsets[id];
+  const mtx_trigger_state before = mtx_trigger_save(m->trigger);
+  size_t taken = 0;
+  const mtx_opening opening = mtx_trigger_open(m->trigger, p, n, &taken);
+  if (opening == MTX_OPENING_WHOLE) {
+    if (!free_allows(m, p + taken, n - taken)) {
+      mtx_trigger_restore(m->trigger, before);
+      if (m->stacks.status) return too_ambiguous(m->stacks.status, err);
+      return mtx_fail(err, MTX_EINVAL, "token %u goes on after the trigger in a way the grammar does not allow", id);
+    }
+    start_set(m);
+    return accept_free(m, id, p + taken, n - taken, before, err);
+  }
+  mtx_code code = accept_constrained(m, id, err);
+  if (code == MTX_EINVAL && opening == MTX_OPENING_PART) {
+    leave_grammar(m);
+    return MTX_OK;
+  }
+  if (code) mtx_trigger_restore(m->trigger, before);
+  return code;
+}
+
+mtx_code mtx_matcher_accept_token(mtx_matcher *m, uint32_t id, mtx_err *err) {
+  if (!m->trie) return mtx_fail(err, MTX_EINVAL, "this matcher has no vocabulary");
+  if (id >= m->trie->n_tokens) return mtx_fail(err, MTX_EINVAL, "token %u does not exist", id);
+  if (m->finished) return mtx_fail(err, MTX_EINVAL, "the generation has ended");
+  if (m->trie->flags[id] & MTX_TRIE_EOG) {
+    if (!mtx_matcher_complete(m)) return mtx_fail(err, MTX_EINVAL, "the text is not complete yet");
+    m->finished = true;
+    return MTX_OK;
+  }
+  if (m->trigger && mtx_trigger_choosing(m->trigger)) return accept_choosing(m, id, err);
+  if (mtx_matcher_waiting(m)) {
+    const char *p = m->trie->bytes + m->trie->offsets[id];
+    return accept_free(m, id, p, m->trie->offsets[id + 1] - m->trie->offsets[id], mtx_trigger_save(m->trigger), err);
+  }
+  return accept_constrained(m, id, err);
 }
 
 // ---- state ----------------------------------------------------------------------------------
@@ -420,16 +492,8 @@ static mtx_code waiting_mask(mtx_matcher *m, uint64_t *bits) {
   mtx_code code = mtx_trigger_candidates(m->trigger, m->trie, &ids, &n);
   for (uint32_t i = 0; i < n && !code; i++) {
     const char *p = m->trie->bytes + m->trie->offsets[ids[i]];
-    size_t len = m->trie->offsets[ids[i] + 1] - m->trie->offsets[ids[i]];
-    mtx_trigger_state before = mtx_trigger_save(m->trigger);
-    size_t at = mtx_trigger_feed(m->trigger, p, len);
-    mtx_trigger_restore(m->trigger, before);
-    if (at == len) continue;
-    uint32_t n_nodes = m->stacks.n_nodes;
-    if (run_bytes(m, &m->cur, p + at, len - at) < len - at) bits[ids[i] >> 6] &= ~(1ull << (ids[i] & 63));
+    if (!free_allows(m, p, m->trie->offsets[ids[i] + 1] - m->trie->offsets[ids[i]])) bits[ids[i] >> 6] &= ~(1ull << (ids[i] & 63));
     code = m->stacks.status;
-    start_set(m);
-    gr_stacks_truncate(&m->stacks, n_nodes);
   }
   return code;
 }
@@ -463,6 +527,25 @@ static mtx_code grammar_mask(mtx_matcher *m, uint64_t *bits) {
   return code;
 }
 
+static mtx_code choosing_mask(mtx_matcher *m, uint64_t *bits) {
+  mtx_code code = grammar_mask(m, bits);
+  if (code) return code;
+  const uint32_t *ids;
+  uint32_t n;
+  code = mtx_trigger_opening_candidates(m->trigger, m->trie, &ids, &n);
+  for (uint32_t i = 0; i < n && !code; i++) {
+    const char *p = m->trie->bytes + m->trie->offsets[ids[i]];
+    const size_t len = m->trie->offsets[ids[i] + 1] - m->trie->offsets[ids[i]];
+    const mtx_trigger_state before = mtx_trigger_save(m->trigger);
+    size_t taken = len;
+    mtx_trigger_open(m->trigger, p, len, &taken);
+    if (free_allows(m, p + taken, len - taken)) bits[ids[i] >> 6] |= 1ull << (ids[i] & 63);
+    code = m->stacks.status;
+    mtx_trigger_restore(m->trigger, before);
+  }
+  return code;
+}
+
 mtx_code mtx_matcher_mask(mtx_matcher *m, uint64_t *bits, mtx_err *err) {
   if (!m->trie) return mtx_fail(err, MTX_EINVAL, "this matcher has no vocabulary");
   const mtx_vocab_trie *t = m->trie;
@@ -471,7 +554,8 @@ mtx_code mtx_matcher_mask(mtx_matcher *m, uint64_t *bits, mtx_err *err) {
     memset(bits, 0, (t->n_tokens + 63) / 64 * sizeof *bits);
     return MTX_OK;
   }
-  mtx_code code = mtx_matcher_waiting(m) ? waiting_mask(m, bits) : grammar_mask(m, bits);
+  const bool choosing = m->trigger && mtx_trigger_choosing(m->trigger);
+  mtx_code code = choosing ? choosing_mask(m, bits) : mtx_matcher_waiting(m) ? waiting_mask(m, bits) : grammar_mask(m, bits);
   if (code) return too_ambiguous(code, err);
   const bool done = mtx_matcher_complete(m);
   for (uint32_t i = 0; i < t->n_eog; i++) {

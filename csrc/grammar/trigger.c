@@ -14,6 +14,8 @@ struct mtx_trigger {
   char *text[MTX_TRIGGER_MAX];
   uint16_t *fail[MTX_TRIGGER_MAX];  // [len + 1] longest proper border of each prefix
   uint16_t len[MTX_TRIGGER_MAX];
+  char *opening;
+  uint16_t n_opening;
   bool scanned;
   uint32_t n_inside;  // the first ids hold a whole trigger and more, whatever came before
   MTX_VEC(uint32_t, ids);
@@ -33,6 +35,13 @@ static bool set_text(mtx_trigger *t, uint32_t i, const char *p, size_t n) {
   return true;
 }
 
+static bool set_opening(mtx_trigger *t, const char *p, size_t n) {
+  if (!(t->opening = malloc(n))) return false;
+  memcpy(t->opening, p, n);
+  t->n_opening = (uint16_t)n;
+  return true;
+}
+
 mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_err *err) {
   *out = NULL;
   if (opts->n_triggers > MTX_TRIGGER_MAX)
@@ -41,6 +50,17 @@ mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_er
   if (!t) return mtx_fail(err, MTX_ENOMEM, "out of memory");
   t->n = (uint32_t)opts->n_triggers;
   t->optional = opts->trigger_optional;
+  if (opts->opening_len) {
+    if (opts->opening_len > MTX_TRIGGER_MAX_BYTES) {
+      free(t);
+      return mtx_fail(err, MTX_EINVAL, "the opening text must have at most %d bytes", MTX_TRIGGER_MAX_BYTES);
+    }
+    if (!set_opening(t, opts->opening, opts->opening_len)) {
+      free(t);
+      return mtx_fail(err, MTX_ENOMEM, "out of memory");
+    }
+    t->s.choosing = true;
+  }
   for (uint32_t i = 0; i < t->n; i++) {
     size_t n = opts->trigger_lens[i];
     if (n == 0 || n > MTX_TRIGGER_MAX_BYTES) {
@@ -62,6 +82,10 @@ mtx_trigger *mtx_trigger_copy(const mtx_trigger *o) {
   t->n = o->n;
   t->optional = o->optional;
   t->s = o->s;
+  if (o->opening && !set_opening(t, o->opening, o->n_opening)) {
+    free(t);
+    return NULL;
+  }
   for (uint32_t i = 0; i < t->n; i++)
     if (!set_text(t, i, o->text[i], o->len[i])) {
       mtx_trigger_free(t);
@@ -76,14 +100,34 @@ void mtx_trigger_free(mtx_trigger *t) {
     free(t->text[i]);
     free(t->fail[i]);
   }
+  free(t->opening);
   free(t->ids);
   free(t);
 }
 
-bool mtx_trigger_waiting(const mtx_trigger *t) { return !t->s.seen; }
+bool mtx_trigger_choosing(const mtx_trigger *t) { return t->s.choosing; }
+bool mtx_trigger_waiting(const mtx_trigger *t) { return !t->s.seen && !t->s.choosing; }
 bool mtx_trigger_optional(const mtx_trigger *t) { return t->optional; }
 mtx_trigger_state mtx_trigger_save(const mtx_trigger *t) { return t->s; }
 void mtx_trigger_restore(mtx_trigger *t, mtx_trigger_state s) { t->s = s; }
+
+mtx_opening mtx_trigger_open(mtx_trigger *t, const char *p, size_t n, size_t *taken) {
+  size_t blanks = 0;
+  while (!t->s.opened && blanks < n && memchr(" \t\r\n", p[blanks], 4)) blanks++;
+  if (blanks == n) return MTX_OPENING_BLANK;
+  for (size_t k = 0; k < n && !blanks; k++) {
+    if (p[k] != t->opening[t->s.opened]) break;
+    if (++t->s.opened == t->n_opening) {
+      t->s.choosing = false;
+      *taken = k + 1;
+      return MTX_OPENING_WHOLE;
+    }
+    if (k + 1 == n) return MTX_OPENING_PART;
+  }
+  t->s.choosing = false;
+  t->s.seen = true;
+  return MTX_OPENING_NO;
+}
 
 size_t mtx_trigger_feed(mtx_trigger *t, const char *p, size_t n) {
   for (size_t k = 0; k < n; k++)
@@ -133,16 +177,19 @@ static bool scan(mtx_trigger *t, const mtx_vocab_trie *v) {
   return true;
 }
 
+// The first node below `node` for byte c, or 0.
+static uint32_t child(const mtx_walk_node *nodes, uint32_t node, uint8_t c) {
+  uint32_t i = node + 1;
+  while (i < nodes[node].end && nodes[i].byte != c) i = nodes[i].end;
+  return i < nodes[node].end ? i : 0;
+}
+
 // Tokens that begin with text[0..n) and have more bytes.
 static bool add_longer(mtx_trigger *t, const mtx_vocab_trie *v, const char *text, size_t n) {
   const mtx_walk_node *nodes = v->trie.nodes;
   uint32_t node = 0;
-  for (size_t k = 0; k < n; k++) {
-    uint32_t i = node + 1;
-    while (i < nodes[node].end && nodes[i].byte != (uint8_t)text[k]) i = nodes[i].end;
-    if (i >= nodes[node].end) return true;
-    node = i;
-  }
+  for (size_t k = 0; k < n; k++)
+    if (!(node = child(nodes, node, (uint8_t)text[k]))) return true;
   for (uint32_t k = nodes[node + 1].tok; k < nodes[nodes[node].end].tok; k++)
     if (!add_id(t, v->trie.order[k])) return false;
   return true;
@@ -157,6 +204,29 @@ mtx_code mtx_trigger_candidates(mtx_trigger *t, const mtx_vocab_trie *v, const u
   // Control tokens are not in the trie; there are few.
   for (uint32_t i = 0; i < v->n_control; i++)
     if (!add_id(t, v->control[i])) return MTX_ENOMEM;
+  *ids = t->ids;
+  *n = t->n_ids;
+  return MTX_OK;
+}
+
+mtx_code mtx_trigger_opening_candidates(mtx_trigger *t, const mtx_vocab_trie *v, const uint32_t **ids, uint32_t *n) {
+  t->n_ids = 0;
+  t->scanned = false;
+  const char *text = t->opening + t->s.opened;
+  const size_t left = (size_t)t->n_opening - t->s.opened;
+  const mtx_walk_node *nodes = v->trie.nodes;
+  uint32_t node = 0;
+  for (size_t k = 0; k < left && (k == 0 || node); k++) {
+    node = child(nodes, node, (uint8_t)text[k]);
+    for (uint32_t i = node ? nodes[node].tok : 0; node && i < nodes[node + 1].tok; i++)
+      if (!add_id(t, v->trie.order[i])) return MTX_ENOMEM;
+  }
+  if (!add_longer(t, v, text, left)) return MTX_ENOMEM;
+  for (uint32_t i = 0; i < v->n_control; i++) {
+    const uint32_t id = v->control[i];
+    const size_t len = v->offsets[id + 1] - v->offsets[id], both = len < left ? len : left;
+    if (both && !memcmp(v->bytes + v->offsets[id], text, both) && !add_id(t, id)) return MTX_ENOMEM;
+  }
   *ids = t->ids;
   *n = t->n_ids;
   return MTX_OK;

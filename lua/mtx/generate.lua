@@ -281,7 +281,8 @@ function submit(job, choice, tokens)
   for k, v in pairs(job.sampler) do s[k] = v end
   s.seed = (job.sampler.seed + choice.index + (choice.round or 0) * 1000003) & 0x7fffffff
   local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
-    grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil, logprobs = req.logprobs,
+    grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil,
+    grammar_opening = not choice.round and job.grammar_opening or nil, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
     ignore_eos = req.ignore_eos or false, shown = choice.parser and choice.parser.shown })
@@ -320,7 +321,7 @@ local function start_once(ctx, req, sink)
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
-  job.grammar, job.triggers = ctx.grammar(loaded, req)
+  job.grammar, job.triggers, job.grammar_opening = ctx.grammar(loaded, req)
   job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
   if req.echo then
     req.prompt_texts = {}

@@ -242,7 +242,7 @@ function Model:stream(request)
   local started = clock()
   local id, seed = engine:submit({
     tokens = ids, max_tokens = request.max_tokens, sampler = sampler, stop = request.stop, banned_strings = request.banned_strings,
-    grammar = request.grammar, grammar_triggers = request.grammar_triggers, logprobs = request.logprobs, ignore_eos = request.ignore_eos,
+    grammar = request.grammar, grammar_triggers = request.grammar_triggers, grammar_opening = request.grammar_opening, logprobs = request.logprobs, ignore_eos = request.ignore_eos,
     shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key,
   })
   if not id then return nil, seed, "limit" end

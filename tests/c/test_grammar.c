@@ -288,6 +288,28 @@ static void test_triggers(mtx_vocab_trie *t) {
   CHECK(mtx_matcher_accept_token(m, 'a', &err) == MTX_EINVAL);
   mtx_matcher_free(m);
 
+  // With an opening text the free text is entered by it alone.
+  opts.opening = "<think>";
+  opts.opening_len = 7;
+  walk(g, t, &opts, 10, 20, "<think> or the grammar");
+  CHECK(!mtx_matcher_new(g, t, &opts, &m, &err));
+  CHECK(!mtx_matcher_waiting(m) && !mtx_matcher_mask(m, bits, &err));
+  CHECK(bits['<' / 64] >> ('<' % 64) & 1 && bits['{' / 64] >> ('{' % 64) & 1 && !(bits['z' / 64] >> ('z' % 64) & 1));
+  CHECK(mtx_matcher_accept_token(m, 'z', &err) == MTX_EINVAL);
+  CHECK(!mtx_matcher_accept_token(m, '{', &err) && !mtx_matcher_mask(m, bits, &err) && !(bits['<' / 64] >> ('<' % 64) & 1));
+  CHECK(!mtx_matcher_accept_bytes(m, "\"a\"}", 4, NULL, &err) && mtx_matcher_complete(m));
+  mtx_matcher_free(m);
+  CHECK(!mtx_matcher_new(g, t, &opts, &m, &err));
+  CHECK(!mtx_matcher_accept_bytes(m, "\n", 1, NULL, &err) && !mtx_matcher_accept_bytes(m, "<thi", 4, NULL, &err) && !mtx_matcher_waiting(m) && !mtx_matcher_complete(m));
+  mtx_matcher *copy = NULL;
+  CHECK(!mtx_matcher_clone(m, &copy, &err));
+  CHECK(!mtx_matcher_accept_bytes(copy, "nk>z{", 5, NULL, &err) && mtx_matcher_waiting(copy));
+  CHECK(!mtx_matcher_accept_bytes(copy, "</think>{\"b\"}", 13, NULL, &err) && mtx_matcher_complete(copy));
+  mtx_matcher_free(copy);
+  CHECK(mtx_matcher_accept_bytes(m, "s", 1, NULL, &err) == MTX_EINVAL);
+  mtx_matcher_free(m);
+  opts.opening_len = 0;
+
   // a control token may be the trigger itself
   CHECK(!mtx_matcher_new(g, t, &opts, &m, &err));
   CHECK(!mtx_matcher_accept_token(m, TOK_END_THINK, &err) && !mtx_matcher_waiting(m));

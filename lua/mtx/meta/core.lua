@@ -150,7 +150,7 @@ function model:close() end
 
 ---@class mtx.engine
 local engine = {}
----Queues a request: tokens, max_tokens, sampler, stop, banned_strings, grammar, grammar_triggers, grammar_optional,
+---Queues a request: tokens, max_tokens, sampler, stop, banned_strings, grammar, grammar_triggers, grammar_opening, grammar_optional,
 ---logprobs, prompt_logprobs, priority, deadline_ms, cache_key, ignore_eos, shown (control tokens whose text is given out). Returns its id and the seed used.
 ---@return integer|nil id, integer|string seed_or_message, string? code
 function engine:submit(request) end
