@@ -91,19 +91,11 @@ static size_t n_running(const mtx_engine *e, const mtx_run *except) {
 // ---- admission --------------------------------------------------------------------
 
 static mtx_code take_sequence(mtx_engine *e, mtx_run *r, mtx_err *err) {
-  int64_t kept = 0, n = (int64_t)r->tokens.len;
-  int from = -1;
-  if (!r->job && r->cache_key && r->prompt_logprobs < 0)
-    from = mtx_prefix_find(e->prefix, r->cache_key, r->tokens.ptr, n - 1, &kept);
-  for (;;) {
-    mtx_code rc = from >= 0 ? mtx_kv_seq_fork(e->kv, from, kept, &r->seq, &kept, err) : mtx_kv_seq_new(e->kv, &r->seq, err);
-    if (rc != MTX_ELIMIT || !mtx_prefix_evict(e->prefix)) {
-      if (!rc && !r->started) r->n_cached = kept < r->n_prompt ? kept : r->n_prompt;
-      return rc;
-    }
-    kept = 0;
-    from = from >= 0 ? mtx_prefix_find(e->prefix, r->cache_key, r->tokens.ptr, n - 1, &kept) : -1;
-  }
+  if (r->job || !r->cache_key || r->prompt_logprobs >= 0) return mtx_kv_seq_new(e->kv, &r->seq, err);
+  int64_t kept;  // one token at least is evaluated: its logits are wanted
+  mtx_code rc = mtx_prefix_take(e->prefix, r->cache_key, r->tokens.ptr, (int64_t)r->tokens.len - 1, &r->seq, &kept, err);
+  if (!rc && !r->started) r->n_cached = kept < r->n_prompt ? kept : r->n_prompt;
+  return rc;
 }
 
 // True when the run has a sequence now. False: it waits, or it was ended because it can never fit.
@@ -260,6 +252,8 @@ void mtx_batch_build(mtx_engine *e) {
       continue;
     }
     if (n > budget) n = budget;
+    int64_t at = mtx_kv_seq_len(e->kv, r->seq), mark = mtx_run_next_mark(r, at);
+    if (n > mark - at) n = mark - at;  // the step ends where a checkpoint is to be
     if (!add_rows(e, r, n)) out_of_pages(e, r);
     else budget -= n;
   }

@@ -11,7 +11,7 @@
 
 #include "engine/state.h"
 
-enum { MAX_CACHE_ENTRIES = 64 };
+enum { CACHED_WINDOWS = 64 };  // windows of sliding attention that the prefix index may hold beside those of sequences
 
 double mtx_now_ms(void) {
   struct timespec t;
@@ -141,15 +141,15 @@ static void accept_inbox(mtx_engine *e, inbox *in) {
   sweep(e);
 }
 
-// A prompt's end is where the next turn of a chat comes back to; models that
-// cannot cut a longer sequence there keep it as an entry of its own.
-static void keep_checkpoint(mtx_engine *e, mtx_run *r) {
-  int seq;
-  int64_t kept;
-  if (!r->cache_key || r->t_first || !mtx_prefix_wants_checkpoints(e->prefix) || mtx_kv_seq_len(e->kv, r->seq) != r->n_prompt) return;
-  if (mtx_kv_seq_fork(e->kv, r->seq, r->n_prompt, &seq, &kept, NULL)) return;  // no entry then
-  if (kept == r->n_prompt) mtx_prefix_put(e->prefix, r->cache_key, seq, r->tokens.ptr);
-  else mtx_kv_seq_free(e->kv, seq);
+// Prompts that stand at one of their marks are remembered up to there (run.c: set_marks).
+static void keep_marks(mtx_engine *e) {
+  if (!mtx_prefix_wants_checkpoints(e->prefix)) return;
+  for (size_t i = 0; i < e->n_runs; i++) {
+    const mtx_run *r = e->runs[i];
+    if (r->seq < 0 || r->t_first || r->doomed || !r->n_marks) continue;
+    int64_t at = mtx_kv_seq_len(e->kv, r->seq);
+    if (at > 0 && mtx_run_next_mark(r, at - 1) == at) mtx_prefix_put(e->prefix, r->cache_key, r->seq, r->tokens.ptr);
+  }
 }
 
 static void failed_step(mtx_engine *e, const mtx_err *err) {
@@ -170,6 +170,7 @@ static void step(mtx_engine *e) {
   }
   double ms = mtx_now_ms() - start;
   mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
+  keep_marks(e);
   int64_t n_new = 0;
   hidden = mtx_context_hidden(e->ctx);
   for (int i = 0; i < e->n_outs; i++) {
@@ -183,7 +184,6 @@ static void step(mtx_engine *e) {
     } else if (e->out_token[i] < r->n_prompt - 1 && !r->t_first) {
       mtx_run_prompt_logits(e, r, e->out_token[i], row);
     } else {
-      keep_checkpoint(e, r);
       int64_t before = r->n_generated;
       mtx_run_logits(e, r, row);
       n_new += r->n_generated > before;
@@ -206,7 +206,7 @@ static void read_pages(const mtx_engine *e, mtx_engine_stats *s) {
   s->n_pages = pages.n_total;
   s->n_pages_free = pages.n_free;
   s->n_pages_shared = pages.n_shared;
-  s->n_cache_entries = cache.n_entries;
+  s->n_cache_entries = cache.n_nodes;
   s->cache_bytes = cache.bytes;
 }
 
@@ -276,11 +276,6 @@ static mtx_code open_context(mtx_engine *e, mtx_err *err) {
   if (!o->n_ctx) o->n_ctx = info->n_ctx_train > 0 && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
   mtx_kv_layout layout = *mtx_model_kv_layout(e->model);
   layout.type = o->kv_type;
-  int n_entries = o->cache_bytes ? MAX_CACHE_ENTRIES : 0;
-  if (layout.state_bytes && n_entries) {  // every entry holds a state of its own
-    uint64_t fit = o->cache_bytes / (2 * (uint64_t)layout.state_bytes);
-    if (fit < (uint64_t)n_entries) n_entries = (int)fit;
-  }
   int64_t kv_tokens = o->kv_tokens;
   if (!kv_tokens) {
     if (__builtin_mul_overflow(o->n_ctx, (int64_t)o->n_parallel, &kv_tokens)) return mtx_fail(err, MTX_ELIMIT, "a context of %lld tokens is too large", (long long)o->n_ctx);
@@ -293,13 +288,13 @@ static mtx_code open_context(mtx_engine *e, mtx_err *err) {
     uint64_t most = (uint64_t)o->n_ctx * 64;  // more would be address space only
     kv_tokens += (int64_t)(extra < most ? extra : most);
   }
-  mtx_context_opts c = {.n_ctx = o->n_ctx, .kv_tokens = kv_tokens, .max_seqs = o->n_parallel + o->max_sessions + n_entries,
+  mtx_context_opts c = {.n_ctx = o->n_ctx, .kv_tokens = kv_tokens, .max_seqs = o->n_parallel + o->max_sessions + (o->cache_bytes ? CACHED_WINDOWS : 0),
                         .max_rows = o->max_rows, .n_threads = o->n_threads, .kv_type = o->kv_type};
   mtx_code rc = mtx_context_open(&e->ctx, e->model, &c, err);
   if (rc) return rc;
   e->kv = mtx_context_kv(e->ctx);
   e->n_ctx = mtx_context_n_ctx(e->ctx);
-  return mtx_prefix_open(&e->prefix, e->kv, n_entries, o->cache_bytes, err);
+  return mtx_prefix_open(&e->prefix, e->kv, o->cache_bytes, err);
 }
 
 static mtx_code open_sampling(mtx_engine *e, mtx_err *err) {

@@ -47,6 +47,34 @@ static mtx_code add_rule(mtx_run *run, const char *text, size_t len, bool ban, m
   return MTX_OK;
 }
 
+// Where later prompts may leave this one, for models that go on only from checkpoints:
+// its end (the next turn), and where its last two clusters of control tokens begin.
+// Such a cluster frames a turn, as <|im_end|> <|im_start|> user does: at the last one a
+// chat continues whose template rewrites the reply's start, at the one before it a chat
+// whose last turn was edited.
+static void set_marks(const mtx_engine *e, mtx_run *r) {
+  enum { GAP = 16, CLUSTER = 64, LEAST = 32 };  // tokens: between control tokens of a cluster, of a cluster, worth a checkpoint
+  int64_t at[MTX_MAX_MARKS] = {r->n_prompt}, first = -1, last = -1;
+  int n = 1;
+  for (int64_t i = r->n_prompt - 1; i >= LEAST && n < MTX_MAX_MARKS; i--) {
+    if (first >= 0 && (first - i > GAP || last - i > CLUSTER)) {
+      at[n++] = first;
+      first = -1;
+    }
+    if (!(mtx_tok_attr(e->tok, r->tokens.ptr[i]) & MTX_TOK_ATTR_CONTROL)) continue;
+    if (first < 0) last = i;
+    first = i;
+  }
+  if (first >= 0 && n < MTX_MAX_MARKS) at[n++] = first;
+  for (int i = n - 1; i >= 0; i--) r->mark[r->n_marks++] = at[i];
+}
+
+int64_t mtx_run_next_mark(const mtx_run *r, int64_t at) {
+  for (int i = 0; i < r->n_marks; i++)
+    if (r->mark[i] > at) return r->mark[i];
+  return INT64_MAX;
+}
+
 mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, mtx_err *err) {
   *out = NULL;
   mtx_code rc = check(e, r, err);
@@ -81,6 +109,7 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
     mtx_fail(err, rc, "no memory for a request");
     goto fail;
   }
+  if (r->cache_key && mtx_prefix_wants_checkpoints(e->prefix)) set_marks(e, run);
   for (int i = 0; i < r->n_stops; i++)
     if ((rc = add_rule(run, r->stops[i], r->stop_lens[i], false, err))) goto fail;
   for (int i = 0; i < r->n_bans; i++)
@@ -110,11 +139,11 @@ void mtx_run_free(mtx_run *r) {
 
 // ---- the end --------------------------------------------------------------------
 
-// Pages of a finished request go to the prefix index.
+// The prefix index remembers a finished request.
 static void release(mtx_engine *e, mtx_run *r, bool keep) {
   if (r->seq < 0) return;
   if (keep && r->cache_key) mtx_prefix_put(e->prefix, r->cache_key, r->seq, r->tokens.ptr);
-  else mtx_kv_seq_free(e->kv, r->seq);
+  mtx_kv_seq_free(e->kv, r->seq);
   r->seq = -1;
 }
 

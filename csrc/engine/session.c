@@ -63,8 +63,7 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
     case MTX_JOB_FORK:
       rc = mtx_ids_append(&job->other->tokens, s->tokens.ptr, s->tokens.len, &job->err);
       if (rc || s->seq < 0) break;
-      do rc = mtx_kv_seq_fork(e->kv, s->seq, (int64_t)s->tokens.len, &job->other->seq, &kept, &job->err);
-      while (rc == MTX_ELIMIT && mtx_prefix_evict(e->prefix));
+      rc = mtx_kv_seq_fork(e->kv, s->seq, (int64_t)s->tokens.len, &job->other->seq, &kept, &job->err);
       break;
     case MTX_JOB_REWIND:
       s->tokens.len = (size_t)job->n;
@@ -73,7 +72,7 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
     case MTX_JOB_CLOSE:
       if (s->seq >= 0) mtx_kv_seq_free(e->kv, s->seq);
       break;
-    case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv); break;
+    case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv) && mtx_prefix_check(e->prefix); break;
     case MTX_JOB_PROFILE:
       job->n_profile = mtx_context_profile_take(e->ctx, job->profile, job->n_profile);
       mtx_context_profile(e->ctx, job->profile_on);

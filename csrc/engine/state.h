@@ -15,6 +15,8 @@
 #include "engine/pace.h"
 #include "kv/prefix.h"
 
+enum { MTX_MAX_MARKS = 3 };
+
 typedef struct mtx_text_rule { char *text; size_t len; bool ban; } mtx_text_rule;  // stop or banned string
 typedef struct mtx_ban { int64_t at; int32_t token; } mtx_ban;  // token may not stand at this index
 
@@ -31,6 +33,7 @@ typedef struct mtx_run {
   double t_submit, t_deadline, t_start, t_first, t_queue;
   int64_t n_cached, n_generated;
   char *cache_key;
+  int64_t mark[MTX_MAX_MARKS]; int n_marks;  // ascending lengths of the prompt that become checkpoints of the prefix index
   // generation
   mtx_sampler *sampler;
   mtx_matcher *matcher;
@@ -144,6 +147,7 @@ void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err);  // request or
 void mtx_batch_build(mtx_engine *e);
 // Frees pages of somebody who stands behind `r` (NULL: of anybody); false when there are none to free.
 bool mtx_batch_make_room(mtx_engine *e, const mtx_run *r);
+int64_t mtx_run_next_mark(const mtx_run *r, int64_t at);  // the first of its marks behind `at`; INT64_MAX when there is none
 bool mtx_run_wants_hidden(const mtx_engine *e, const mtx_run *r);  // rows of a decoder that are embedded
 int mtx_run_compare(const mtx_run *a, const mtx_run *b);  // order in which runs are served
 

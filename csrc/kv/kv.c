@@ -31,6 +31,7 @@ struct mtx_kv {
   int max_seqs, n_seqs;
   mtx_pool pool[MTX_KV_MAX_GROUPS];
   seq_t *seq;          // [max_seqs]
+  int64_t n_holds;
 };
 
 // ---- layout -----------------------------------------------------------------
@@ -196,9 +197,8 @@ void mtx_kv_seq_free(mtx_kv *kv, int seq) {
   kv->n_seqs--;
 }
 
-// Tokens behind which a row at position n looks in group g.
-static int64_t window_start(const mtx_kv *kv, int g, int64_t n) {
-  int64_t w = kv->layout.window[g];
+int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n) {
+  int64_t w = l->window[group];
   return w && n - w + 1 > 0 ? n - w + 1 : 0;
 }
 
@@ -208,7 +208,7 @@ static int64_t keepable(const mtx_kv *kv, const seq_t *s, int64_t n_tokens) {
   if (n < 0) n = 0;
   if (kv->layout.state_bytes) n = mtx_state_nearest(&s->state, s->len, n);
   for (int g = 0; g < kv->layout.n_groups; g++)
-    if (window_start(kv, g, n) < s->table[g].first * P) return 0;
+    if (mtx_kv_window_start(&kv->layout, g, n) < s->table[g].first * P) return 0;
   return n;
 }
 
@@ -227,13 +227,28 @@ mtx_code mtx_kv_seq_fork(mtx_kv *kv, int src, int64_t n_tokens, int *dst, int64_
   seq_t *d = &kv->seq[id];
   int64_t n = keepable(kv, s, n_tokens);
   for (int g = 0; n > 0 && g < kv->layout.n_groups; g++)
-    if ((rc = mtx_table_share(&d->table[g], &s->table[g], &kv->pool[g], n, err))) {
+    if ((rc = mtx_table_share(&d->table[g], s->table[g].page, &kv->pool[g], n, err))) {
       mtx_kv_seq_free(kv, id);
       return rc;
     }
   if (kv->layout.state_bytes) mtx_state_restore(&d->state, &s->state, kv->layout.state_bytes, s->len, n);
   d->len = *kept = n;
   *dst = id;
+  return MTX_OK;
+}
+
+mtx_code mtx_kv_seq_build(mtx_kv *kv, int64_t n_tokens, uint8_t *const *const *page, mtx_snapshot *at, int *seq, mtx_err *err) {
+  mtx_code rc = mtx_kv_seq_new(kv, seq, err);
+  if (rc) return rc;
+  seq_t *s = &kv->seq[*seq];
+  for (int g = 0; g < kv->layout.n_groups; g++)
+    if ((rc = mtx_table_share(&s->table[g], page[g], &kv->pool[g], n_tokens, err))) {
+      mtx_kv_seq_free(kv, *seq);
+      *seq = -1;
+      return rc;
+    }
+  if (at) mtx_state_adopt(&s->state, kv->layout.state_bytes, at);
+  s->len = n_tokens;
   return MTX_OK;
 }
 
@@ -278,9 +293,36 @@ void mtx_kv_seq_advance(mtx_kv *kv, int seq, int64_t n) {
   s->len += n;
   for (int g = 0; g < kv->layout.n_groups; g++)
     if (kv->layout.window[g])
-      mtx_table_give_back(&s->table[g], &kv->pool[g], window_start(kv, g, s->len) - WINDOW_SLACK);
-  if (kv->layout.state_bytes && n > 0 && s->len % MTX_SNAPSHOT_TOKENS == 0)
-    mtx_state_keep(&s->state, kv->layout.state_bytes, s->len);
+      mtx_table_give_back(&s->table[g], &kv->pool[g], mtx_kv_window_start(&kv->layout, g, s->len) - WINDOW_SLACK);
+  if (n > 0 && s->len % MTX_SNAPSHOT_TOKENS == 0) mtx_kv_seq_keep(kv, seq);
+}
+
+void mtx_kv_seq_keep(mtx_kv *kv, int seq) {
+  seq_t *s = &kv->seq[seq];
+  if (kv->layout.state_bytes) mtx_state_keep(&s->state, kv->layout.state_bytes, s->len);
+}
+
+mtx_snapshot *const *mtx_kv_seq_snapshots(const mtx_kv *kv, int seq, int *n) {
+  *n = kv->seq[seq].state.n;
+  return kv->seq[seq].state.snap;
+}
+
+void mtx_kv_hold(mtx_kv *kv, int group, uint8_t *page) {
+  mtx_pool_hold(&kv->pool[group], page);
+  kv->n_holds++;
+}
+
+void mtx_kv_release(mtx_kv *kv, int group, uint8_t *page) {
+  mtx_pool_release(&kv->pool[group], page);
+  kv->n_holds--;
+}
+
+int64_t mtx_kv_n_holds(const mtx_kv *kv) { return kv->n_holds; }
+
+uint64_t mtx_kv_held_bytes(const mtx_kv *kv) {
+  uint64_t n = 0;
+  for (int g = 0; g < kv->layout.n_groups; g++) n += (uint64_t)kv->pool[g].n_held * kv->layout.page_bytes[g];
+  return n;
 }
 
 uint8_t *const *mtx_kv_seq_pages(const mtx_kv *kv, int seq, int group) { return kv->seq[seq].table[group].page; }
@@ -296,7 +338,9 @@ mtx_kv_stats mtx_kv_get_stats(const mtx_kv *kv) {
 
 static bool check_group(const mtx_kv *kv, int g, uint32_t *seen) {
   const mtx_pool *p = &kv->pool[g];
-  memset(seen, 0, (size_t)p->n_pages * sizeof *seen);
+  int64_t n_used = 0, n_shared = 0, n_held = 0;
+  for (int64_t j = 0; j < p->n_pages; j++) n_held += (seen[j] = p->held[j]) > 0;
+  if (n_held != p->n_held) return false;
   for (int i = 0; i < kv->max_seqs; i++) {
     const mtx_table *t = &kv->seq[i].table[g];
     if (!kv->seq[i].used) {
@@ -311,7 +355,6 @@ static bool check_group(const mtx_kv *kv, int g, uint32_t *seen) {
       if (t->page[j] && j * P >= kv->seq[i].len && p->refs[mtx_pool_index(p, t->page[j])] != 1) return false;
     }
   }
-  int64_t n_used = 0, n_shared = 0;
   for (int64_t j = 0; j < p->n_pages; j++) {
     if (seen[j] != p->refs[j]) return false;
     n_used += seen[j] > 0;

@@ -93,6 +93,26 @@ uint8_t *const *mtx_kv_seq_pages(const mtx_kv *kv, int seq, int group);
 // Recurrent state (state_bytes, 64-byte aligned), private to the sequence; NULL without one.
 void *mtx_kv_seq_state(mtx_kv *kv, int seq);
 
+// ---- memory that outlives its sequence (the prefix index) --------------------
+// A held page is kept until released, whatever happens to its sequence. It must
+// belong to tokens that are written; whoever writes behind them copies it.
+void mtx_kv_hold(mtx_kv *kv, int group, uint8_t *page);
+void mtx_kv_release(mtx_kv *kv, int group, uint8_t *page);
+uint64_t mtx_kv_held_bytes(const mtx_kv *kv);  // of all groups, each page once
+int64_t mtx_kv_n_holds(const mtx_kv *kv);      // holds not yet released
+
+typedef struct mtx_snapshot mtx_snapshot;      // recurrent state at some length: state.h
+// Takes a snapshot of the present state (sequences of recurrent models; nothing without memory).
+void mtx_kv_seq_keep(mtx_kv *kv, int seq);
+// The sequence's snapshots, ascending; borrowed.
+mtx_snapshot *const *mtx_kv_seq_snapshots(const mtx_kv *kv, int seq, int *n);
+
+// New sequence of n_tokens over shared pages: page[g][i] holds tokens [i*P, (i+1)*P) of group g,
+// NULL below what the window needs. `at`: the recurrent state at n_tokens, NULL without one.
+mtx_code mtx_kv_seq_build(mtx_kv *kv, int64_t n_tokens, uint8_t *const *const *page, mtx_snapshot *at, int *seq, mtx_err *err);
+// The first token a row at position n sees in a group, 0 without a window.
+int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n);
+
 typedef struct { int64_t n_total, n_free, n_shared; } mtx_kv_stats;  // pages of the global group
 mtx_kv_stats mtx_kv_get_stats(const mtx_kv *kv);
 int mtx_kv_n_seqs(const mtx_kv *kv);

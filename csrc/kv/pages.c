@@ -32,8 +32,9 @@ mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err 
   if (!total) return MTX_OK;
   p->base = map_pages(total);
   p->refs = calloc((size_t)n_pages, sizeof *p->refs);
+  p->held = calloc((size_t)n_pages, sizeof *p->held);
   p->free = malloc((size_t)n_pages * sizeof *p->free);
-  if (!p->base || !p->refs || !p->free) {
+  if (!p->base || !p->refs || !p->held || !p->free) {
     mtx_pool_fini(p);
     return mtx_fail(err, MTX_ENOMEM, "no memory for a KV cache of %zu bytes; use a smaller context or KV type", total);
   }
@@ -44,6 +45,7 @@ mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err 
 void mtx_pool_fini(mtx_pool *p) {
   if (p->base) munmap(p->base, p->page_bytes * (size_t)p->n_pages);
   free(p->refs);
+  free(p->held);
   free(p->free);
   memset(p, 0, sizeof *p);
 }
@@ -70,6 +72,16 @@ void mtx_pool_unref(mtx_pool *p, uint8_t *page) {
   uint32_t left = --p->refs[i];
   if (left == 1) p->n_shared--;
   if (left == 0) p->free[p->n_free++] = (int32_t)i;
+}
+
+void mtx_pool_hold(mtx_pool *p, uint8_t *page) {
+  mtx_pool_ref(p, page);
+  if (p->held[mtx_pool_index(p, page)]++ == 0) p->n_held++;
+}
+
+void mtx_pool_release(mtx_pool *p, uint8_t *page) {
+  if (--p->held[mtx_pool_index(p, page)] == 0) p->n_held--;
+  mtx_pool_unref(p, page);
 }
 
 static int64_t pages_of(int64_t n_tokens) { return (n_tokens + MTX_PAGE_TOKENS - 1) / MTX_PAGE_TOKENS; }
@@ -112,15 +124,16 @@ mtx_code mtx_table_reserve(mtx_table *t, mtx_pool *p, int64_t len, int64_t n, mt
   return MTX_OK;
 }
 
-mtx_code mtx_table_share(mtx_table *dst, const mtx_table *src, mtx_pool *p, int64_t n_tokens, mtx_err *err) {
+mtx_code mtx_table_share(mtx_table *dst, uint8_t *const *page, mtx_pool *p, int64_t n_tokens, mtx_err *err) {
   int64_t n = pages_of(n_tokens);
   mtx_code rc = grow(dst, n, err);
   if (rc) return rc;
+  dst->first = 0;
   for (int64_t i = 0; i < n; i++) {
-    dst->page[i] = src->page[i];
-    if (i >= src->first) mtx_pool_ref(p, src->page[i]);
+    dst->page[i] = page[i];
+    if (page[i]) mtx_pool_ref(p, page[i]);
+    else dst->first = i + 1;
   }
-  dst->first = src->first < n ? src->first : n;
   dst->n = n;
   return MTX_OK;
 }

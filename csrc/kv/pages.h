@@ -16,6 +16,8 @@ typedef struct mtx_pool {
   size_t page_bytes;
   int64_t n_pages, n_free, n_shared;
   uint32_t *refs;      // [n_pages]
+  uint32_t *held;      // [n_pages] how many of the references belong to no table (kv.h: hold)
+  int64_t n_held;      // pages held at least once
   int32_t *free;       // stack of the n_free free page numbers
 } mtx_pool;
 
@@ -29,6 +31,8 @@ void mtx_pool_fini(mtx_pool *p);
 uint8_t *mtx_pool_take(mtx_pool *p);  // zeroed, count 1; NULL when none is free
 void mtx_pool_ref(mtx_pool *p, uint8_t *page);
 void mtx_pool_unref(mtx_pool *p, uint8_t *page);
+void mtx_pool_hold(mtx_pool *p, uint8_t *page);     // ref, counted as held
+void mtx_pool_release(mtx_pool *p, uint8_t *page);
 int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page);
 
 // Pages that table_reserve would take for tokens [len, len + n).
@@ -36,8 +40,8 @@ int64_t mtx_table_needed(const mtx_table *t, const mtx_pool *p, int64_t len, int
 // The caller has checked that the pool has table_needed free pages. MTX_ENOMEM
 // changes nothing.
 mtx_code mtx_table_reserve(mtx_table *t, mtx_pool *p, int64_t len, int64_t n, mtx_err *err);
-// dst (empty) takes references to the pages of src that hold tokens below n_tokens.
-mtx_code mtx_table_share(mtx_table *dst, const mtx_table *src, mtx_pool *p, int64_t n_tokens, mtx_err *err);
+// dst (empty) takes references to page[0 .. pages of n_tokens): those that are NULL come first.
+mtx_code mtx_table_share(mtx_table *dst, uint8_t *const *page, mtx_pool *p, int64_t n_tokens, mtx_err *err);
 void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens);       // keeps pages of tokens < n_tokens
 void mtx_table_give_back(mtx_table *t, mtx_pool *p, int64_t n_tokens); // drops pages wholly below n_tokens
 void mtx_table_fini(mtx_table *t, mtx_pool *p);

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: MIT
-// The index of prefixes: sequences of finished requests that later ones may
-// start from.
+// The index of prefixes: tokens of earlier requests whose memory later ones share.
 //
-// An entry is a kv sequence with its tokens and a key (who may reuse it). Pages
-// are shared with whoever forks from it, so an entry costs no copy. Entries leave
-// in order of last use, when their bytes pass the budget, when the pool needs
-// pages, or when a longer entry holds all of their tokens. One thread at a time.
+// A radix tree per key (who may reuse it). An edge holds tokens and the pages of
+// their layers without a window; whoever comes with the same tokens gets these
+// pages, and what it writes behind them is copied first. Models whose sequences
+// cannot be cut anywhere (sliding windows, recurrent state) also need a checkpoint:
+// the window's pages or the state at one length; they go on from the last one.
+//
+// A look-up reads the prompt once. All memory counts against the budget: pages and
+// states that are held (each once), tokens and the tree's own nodes. Beyond it the
+// leaf or the checkpoint that was used longest ago goes. One thread at a time.
 #ifndef MTX_KV_PREFIX_H
 #define MTX_KV_PREFIX_H
 
@@ -13,26 +17,29 @@
 
 typedef struct mtx_prefix mtx_prefix;
 
-// budget_bytes: of pages and states held by entries (shared pages count for each).
-mtx_code mtx_prefix_open(mtx_prefix **out, mtx_kv *kv, int max_entries, uint64_t budget_bytes, mtx_err *err);
-void mtx_prefix_close(mtx_prefix *p);  // frees the entries' sequences
+mtx_code mtx_prefix_open(mtx_prefix **out, mtx_kv *kv, uint64_t budget_bytes, mtx_err *err);
+void mtx_prefix_close(mtx_prefix *p);
 
-// Takes over `seq`, whose first mtx_kv_seq_len tokens are tokens[]; it is freed at
-// once when it adds nothing (another entry holds these tokens, or no budget).
+// Remembers the tokens of `seq`: its mtx_kv_seq_len tokens are tokens[]. The sequence
+// stays the caller's. For models with checkpoints its present length becomes one.
+// Without memory or beyond the whole budget nothing is remembered.
 void mtx_prefix_put(mtx_prefix *p, const char *key, int seq, const int32_t *tokens);
 
-// The entry from which most of tokens[0..n) can be taken over. *kept = how many
-// (at most n); returns its sequence to fork from, or -1.
-int mtx_prefix_find(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int64_t *kept);
+// A new sequence with as many of tokens[0..n) as are known; *kept tells how many, maybe 0.
+mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err);
 
-// True when a sequence cannot be cut at will (windows, recurrent state), so that
-// places worth coming back to should be put on their own.
+// Forgets tokens[0..n) and what only they led to; returns how many tokens were known.
+int64_t mtx_prefix_forget(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n);
+
+// True when sequences cannot be cut at will, so that places worth coming back to are put on their own.
 bool mtx_prefix_wants_checkpoints(const mtx_prefix *p);
 
-// Frees the entry that was used longest ago; false when there is none.
+// Drops what was used longest ago; false when there is nothing.
 bool mtx_prefix_evict(mtx_prefix *p);
 
-typedef struct { int n_entries; uint64_t bytes; } mtx_prefix_stats;
+typedef struct { int64_t n_nodes, n_checkpoints; uint64_t bytes; } mtx_prefix_stats;
 mtx_prefix_stats mtx_prefix_get_stats(const mtx_prefix *p);
+// Counts everything again; false = the tree is broken or holds pages that it does not know.
+bool mtx_prefix_check(const mtx_prefix *p);
 
 #endif

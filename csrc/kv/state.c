@@ -24,7 +24,21 @@ mtx_code mtx_state_init(mtx_state *s, size_t bytes, mtx_err *err) {
   return MTX_OK;
 }
 
-static void unref(mtx_snapshot *snap) {
+mtx_snapshot *mtx_snapshot_new(size_t bytes, int64_t n_tokens) {
+  mtx_snapshot *snap = malloc(sizeof *snap);
+  if (!snap) return NULL;
+  *snap = (mtx_snapshot){n_tokens, 1, state_alloc(bytes)};
+  if (!snap->data) {
+    free(snap);
+    return NULL;
+  }
+  memset(snap->data, 0, bytes);
+  return snap;
+}
+
+void mtx_snapshot_ref(mtx_snapshot *snap) { snap->refs++; }
+
+void mtx_snapshot_unref(mtx_snapshot *snap) {
   if (--snap->refs) return;
   free(snap->data);
   free(snap);
@@ -32,7 +46,7 @@ static void unref(mtx_snapshot *snap) {
 
 void mtx_state_fini(mtx_state *s) {
   free(s->live);
-  while (s->n) unref(s->snap[--s->n]);
+  while (s->n) mtx_snapshot_unref(s->snap[--s->n]);
   memset(s, 0, sizeof *s);
 }
 
@@ -49,23 +63,16 @@ static void thin(mtx_state *s) {
     double score = gap / (double)(head - s->snap[i]->n_tokens + 1);
     if (i == 0 || score < best) best = score, worst = i;
   }
-  unref(s->snap[worst]);
+  mtx_snapshot_unref(s->snap[worst]);
   s->n--;
   memmove(s->snap + worst, s->snap + worst + 1, (size_t)(s->n - worst) * sizeof *s->snap);
 }
 
 void mtx_state_keep(mtx_state *s, size_t bytes, int64_t n_tokens) {
   if (s->n && s->snap[s->n - 1]->n_tokens >= n_tokens) return;
-  mtx_snapshot *snap = calloc(1, sizeof *snap);
+  mtx_snapshot *snap = mtx_snapshot_new(bytes, n_tokens);
   if (!snap) return;
-  snap->data = state_alloc(bytes);
-  if (!snap->data) {
-    free(snap);
-    return;
-  }
   memcpy(snap->data, s->live, bytes);
-  snap->refs = 1;
-  snap->n_tokens = n_tokens;
   if (s->n == mtx_state_max_snapshots(bytes)) thin(s);
   s->snap[s->n++] = snap;
 }
@@ -88,11 +95,17 @@ void mtx_state_restore(mtx_state *dst, const mtx_state *src, size_t bytes, int64
     memcpy(dst->live, src->live, bytes);
   }
   if (dst == src) {
-    while (dst->n > keep) unref(dst->snap[--dst->n]);
+    while (dst->n > keep) mtx_snapshot_unref(dst->snap[--dst->n]);
     return;
   }
   for (dst->n = 0; dst->n < keep; dst->n++) {
     dst->snap[dst->n] = src->snap[dst->n];
     dst->snap[dst->n]->refs++;
   }
+}
+
+void mtx_state_adopt(mtx_state *s, size_t bytes, mtx_snapshot *at) {
+  memcpy(s->live, at->data, bytes);
+  mtx_snapshot_ref(at);
+  s->snap[s->n++] = at;
 }
