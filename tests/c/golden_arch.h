@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/sha256.h"
 #include "gguf/gguf.h"
@@ -140,6 +141,24 @@ fail:
   if (f) fclose(f);
   free(bytes);
   return NULL;
+}
+
+// Writes the model `name` to a new file; path gets its name (at least 32 bytes). False
+// with a message on stderr.
+static inline bool golden_arch_write(const golden_model *models, int n_models, const char *name, char *path) {
+  int at = 0;
+  while (at < n_models && strcmp(models[at].name, name)) at++;
+  uint8_t *bytes = at < n_models ? golden_arch_make(&models[at]) : NULL;
+  if (!bytes) {
+    fprintf(stderr, "%s is missing\n", name);
+    return false;
+  }
+  strcpy(path, "/tmp/mtx-golden-XXXXXX");
+  int fd = mkstemp(path);
+  bool ok = fd >= 0 && write(fd, bytes, models[at].n_bytes) == (ssize_t)models[at].n_bytes;
+  if (fd >= 0) close(fd);
+  free(bytes);
+  return ok;
 }
 
 #endif

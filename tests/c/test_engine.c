@@ -7,7 +7,8 @@
 #include <time.h>
 
 #include "chain_model.h"
-#include "engine/engine.h"
+#include "engine_run.h"
+#include "kern/kern.h"
 
 typedef struct {
   mtx_model *model;
@@ -33,96 +34,6 @@ static void fixture_close(fixture *f) {
   mtx_tok_close(f->tok);
   mtx_model_close(f->model);
   unlink(f->path);
-}
-
-// What one request gave.
-typedef struct {
-  char text[4096];
-  int32_t ids[512];
-  int n_text, n_ids, n_start, n_done, n_events;
-  mtx_done_reason reason;
-  char stop[64], message[512], code[32];
-  int64_t n_prompt, n_cached, n_generated;
-  double lp[64];
-  int32_t lp_id[64], top_id[64];
-  int n_lp, n_prompt_lp;
-} result;
-
-static void take(mtx_engine *e, result *r, int64_t first_id, int n) {
-  mtx_event *list = mtx_engine_take(e);
-  for (mtx_event *ev = list; ev; ev = ev->next) {
-    if (ev->id < first_id || ev->id >= first_id + n) continue;
-    result *x = &r[ev->id - first_id];
-    CHECK(x->n_done == 0, "an event after done");
-    x->n_events++;
-    if (ev->kind == MTX_EVENT_START) {
-      x->n_start++;
-      x->n_prompt_lp = (int)ev->n_logprobs;
-    } else if (ev->kind == MTX_EVENT_TOKEN) {
-      CHECK(x->n_start == 1);
-      if (ev->text.len) memcpy(x->text + x->n_text, ev->text.ptr, ev->text.len);
-      x->n_text += (int)ev->text.len;
-      for (size_t i = 0; i < ev->tokens.len && x->n_ids < 512; i++) x->ids[x->n_ids++] = ev->tokens.ptr[i];
-      for (size_t i = 0; i < ev->n_logprobs && x->n_lp < 64; i++) {
-        x->lp[x->n_lp] = ev->logprobs[i].logprob;
-        x->lp_id[x->n_lp] = ev->logprobs[i].id;
-        x->top_id[x->n_lp++] = ev->logprobs[i].n_top ? ev->top[ev->logprobs[i].top].id : -1;
-      }
-    } else {
-      x->n_done++;
-      x->reason = ev->reason;
-      if (ev->text.len) memcpy(x->stop, ev->text.ptr, ev->text.len);
-      strcpy(x->message, ev->message);
-      if (ev->code) strcpy(x->code, ev->code);
-      x->n_prompt = ev->n_prompt;
-      x->n_cached = ev->n_cached;
-      x->n_generated = ev->n_generated;
-      CHECK(ev->t_queue_ms >= 0 && ev->t_prefill_ms >= 0 && ev->t_decode_ms >= 0);
-    }
-  }
-  mtx_event_free(list);
-}
-
-static void finish(mtx_engine *e, result *r, int64_t first_id, int n) {
-  for (int tries = 0; tries < 20000; tries++) {
-    int n_done = 0;
-    take(e, r, first_id, n);
-    for (int i = 0; i < n; i++) n_done += r[i].n_done;
-    if (n_done == n) return;
-    mtx_engine_wait(e, 100);
-  }
-  CHECK(false, "requests do not end");
-}
-
-static result run_one(mtx_engine *e, const mtx_request *r) {
-  static result x;
-  memset(&x, 0, sizeof x);
-  int64_t id;
-  mtx_err err = {0};
-  mtx_code rc = mtx_engine_submit(e, r, &id, &err);
-  CHECK(rc == MTX_OK, "%s %s", err.key, err.msg);
-  if (rc == MTX_OK) finish(e, &x, id, 1);
-  return x;
-}
-
-static mtx_request ask(const int32_t *prompt, int n, int max_tokens) {
-  static mtx_sampler_opts greedy;
-  mtx_sampler_opts_init(&greedy);
-  greedy.temperature = 0;
-  mtx_request r;
-  mtx_request_init(&r);
-  r.tokens = prompt;
-  r.n_tokens = n;
-  r.max_tokens = max_tokens;
-  r.sampler = &greedy;
-  return r;
-}
-
-static void check_idle(mtx_engine *e) {
-  mtx_engine_stats s;
-  mtx_engine_get_stats(e, &s, true);
-  CHECK(s.kv_ok && s.n_waiting == 0 && s.n_prefill == 0 && s.n_decode == 0 && s.n_parked == 0);
-  if (!s.n_cache_entries && !s.n_sessions) CHECK(s.n_pages_free == s.n_pages, "%lld of %lld pages free", (long long)s.n_pages_free, (long long)s.n_pages);
 }
 
 static void test_text(const fixture *f, int hello, int emoji, int cut, int loop, int control) {
@@ -383,6 +294,58 @@ static void test_cancel(const fixture *f, int loop) {
   mtx_engine_close(e);
 }
 
+// Cancelled while it waits, reads its prompt, writes or is parked: at most the step that
+// was under way goes on, and then no page is missing.
+static void test_cancel_phases(const fixture *f, int loop) {
+  enum { WAIT, READ, WRITE, PARKED, PHASES, LONG = 1900 };
+  static const char *const names[] = {"waiting", "reading", "writing", "parked"};
+  static int32_t prompt[LONG];
+  for (int i = 0; i < LONG; i++) prompt[i] = loop;
+  for (int phase = 0; phase < PHASES; phase++) {
+    mtx_engine *e;
+    mtx_engine_opts o = {.n_ctx = 2048, .n_parallel = 1, .max_rows = 4, .kv_type = MTX_KV_F16};
+    CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+    mtx_request r = ask(prompt, phase == WRITE ? 1 : LONG, 2000);
+    int64_t id, waiting = 0;
+    CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
+    if (phase == WAIT) CHECK(mtx_engine_submit(e, &r, &waiting, NULL) == MTX_OK);
+    mtx_policy hold = {.preempt = &id, .n_preempt = 1};
+    mtx_engine_stats s;
+    bool there = false;
+    for (int tries = 0; tries < 100000 && !there; tries++) {
+      mtx_engine_get_stats(e, &s, false);
+      there = s.n_pages_free < s.n_pages && (phase == WRITE ? s.n_decode == 1 : s.n_prefill == 1);
+      if (!there) nanosleep(&(struct timespec){0, 20000}, NULL);
+    }
+    if (phase == PARKED) {
+      CHECK(mtx_engine_set_policy(e, &hold, NULL) == MTX_OK);
+      do mtx_engine_get_stats(e, &s, false);
+      while (!s.n_parked);
+      CHECK(s.n_pages_free < s.n_pages, "a parked request keeps its pages");
+    }
+    if (phase == WAIT) {
+      CHECK(s.n_waiting == 1);
+      mtx_engine_cancel(e, waiting);
+      result x = {0};
+      finish(e, &x, waiting, 1);
+      CHECK(x.reason == MTX_DONE_CANCELLED && !x.n_start && !x.n_ids);
+      mtx_engine_get_stats(e, &s, false);
+      CHECK(s.n_prefill + s.n_decode == 1, "the other one goes on");
+    }
+    mtx_engine_cancel(e, id);
+    mtx_engine_get_stats(e, &s, false);
+    int64_t n_steps = s.n_steps, n_rows = s.n_rows;
+    result x = {0};
+    finish(e, &x, id, 1);
+    check_idle(e);
+    mtx_engine_get_stats(e, &s, true);
+    CHECK(there && x.reason == MTX_DONE_CANCELLED, "%s: %s", names[phase], mtx_done_reason_name(x.reason));
+    CHECK(s.n_steps <= n_steps + 1 && s.n_rows <= n_rows + 4 && s.n_pages_free == s.n_pages, "%s: %d steps more", names[phase], (int)(s.n_steps - n_steps));
+    if (phase != WRITE) CHECK(s.n_rows < LONG, "%s: the prompt was read to its end", names[phase]);
+    mtx_engine_close(e);
+  }
+}
+
 static void test_prefix(const fixture *f, int hello, int loop) {
   mtx_engine *e;
   mtx_engine_opts o = {.n_ctx = 1024, .n_parallel = 2, .cache_bytes = 64 << 20, .kv_type = MTX_KV_F16};
@@ -417,26 +380,30 @@ static void test_prefix(const fixture *f, int hello, int loop) {
 
 // More requests than the cache has pages for: some wait or give way, all end as alone.
 static void test_pressure(const fixture *f, int loop) {
+  enum { N = 10, NEW = 130 };
   mtx_engine *e;
   mtx_engine_opts o = {.n_ctx = 512, .n_parallel = 6, .kv_tokens = 1024, .cache_bytes = 1 << 20, .kv_type = MTX_KV_F16, .max_rows = 64};
   CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
-  static result x[16];
+  static result x[N];
   memset(x, 0, sizeof x);
   int32_t prompt[300];
   for (int i = 0; i < 300; i++) prompt[i] = loop;
   int64_t id, first = 0;
-  for (int i = 0; i < 16; i++) {
-    mtx_request r = ask(prompt, 10 + i * 18, 150);
+  for (int i = 0; i < N; i++) {
+    mtx_request r = ask(prompt, 100 + i * 12, NEW);
     r.cache_key = i % 2 ? "k" : NULL;
     r.priority = i % 3;
     CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
     first = first ? first : id;
   }
-  finish(e, x, first, 16);
-  for (int i = 0; i < 16; i++) {
-    CHECK(x[i].reason == MTX_DONE_LENGTH && x[i].n_generated == 150 && x[i].n_ids == 150, "%d: %s %s %d", i, mtx_done_reason_name(x[i].reason), x[i].message, (int)x[i].n_generated);
-    CHECK(x[i].n_text == 150 && x[i].n_start == 1);
+  finish(e, x, first, N);
+  for (int i = 0; i < N; i++) {
+    CHECK(x[i].reason == MTX_DONE_LENGTH && x[i].n_generated == NEW && x[i].n_ids == NEW, "%d: %s %s %d", i, mtx_done_reason_name(x[i].reason), x[i].message, (int)x[i].n_generated);
+    CHECK(x[i].n_text == NEW && x[i].n_start == 1);
   }
+  mtx_engine_stats st;
+  mtx_engine_get_stats(e, &st, false);
+  CHECK(st.n_preempted > 0, "nobody had to give way");
   check_idle(e);
 
   mtx_session *s;
@@ -530,6 +497,7 @@ static void test_seeds(const fixture *f, int hello) {
   } while (0)
 
 int main(void) {
+  mtx_kern_init(MTX_TIER_AMX);
   chain c;
   chain_init(&c);
   int hello = chain_say(&c, "Hello, world. END of it", 3);
@@ -552,6 +520,7 @@ int main(void) {
     TIMED(test_logprobs_and_grammar(&f, hello));
     TIMED(test_limits(&f, hello, loop));
     TIMED(test_cancel(&f, loop));
+    TIMED(test_cancel_phases(&f, loop));
     TIMED(test_prefix(&f, hello, loop));
     TIMED(test_pressure(&f, loop));
     TIMED(test_slow_reader(&f, loop));

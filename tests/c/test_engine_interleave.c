@@ -7,7 +7,6 @@
 
 #include <pthread.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "engine/engine.h"
 #include "golden_arch.h"
@@ -232,24 +231,17 @@ static void scenario(world *w, uint64_t seed) {
   mtx_engine_close(e);
 }
 
-static bool world_open(world *w, const golden_model *m, char *path) {
-  uint8_t *bytes = golden_arch_make(m);
-  if (!bytes) return false;
-  strcpy(path, "/tmp/mtx-inter-XXXXXX");
-  int fd = mkstemp(path);
-  bool ok = fd >= 0 && write(fd, bytes, m->n_bytes) == (ssize_t)m->n_bytes;
-  if (fd >= 0) close(fd);
-  free(bytes);
+static bool world_open(world *w, const golden_model *models, int n_models, const char *name, char *path) {
   mtx_err err = {0};
   mtx_gguf *g = NULL;
-  *w = (world){.name = m->name};
+  *w = (world){.name = name};
   pthread_mutex_init(&w->lock, NULL);
-  ok = ok && !mtx_model_open(&w->model, path, NULL, &err) && !mtx_gguf_open(&g, path, 0, &err) && !mtx_tok_open(&w->tok, g, &err);
+  bool ok = golden_arch_write(models, n_models, name, path) && !mtx_model_open(&w->model, path, NULL, &err) && !mtx_gguf_open(&g, path, 0, &err) && !mtx_tok_open(&w->tok, g, &err);
   mtx_gguf_close(g);
   mtx_context_opts o = {.n_ctx = N_CTX, .kv_type = MTX_KV_F32, .n_threads = 1, .max_rows = N_CTX, .max_seqs = 1};
   if (ok) w->n_vocab = mtx_model_get_info(w->model)->n_vocab;
   ok = ok && !mtx_context_open(&w->alone, w->model, &o, &err) && !mtx_sample_work_open(&w->work, w->n_vocab, &err);
-  if (!ok) fprintf(stderr, "%s: %s %s\n", m->name, err.key, err.msg);
+  if (!ok) fprintf(stderr, "%s: %s %s\n", name, err.key, err.msg);
   return ok;
 }
 
@@ -275,14 +267,13 @@ int main(int argc, char **argv) {
   mtx_kern_init(MTX_TIER_AMX);
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     if (argc > 1 && strcmp(argv[1], "all") && strcmp(argv[1], kinds[k])) continue;
-    int at = 0, n_scenarios = argc > 2 ? atoi(argv[2]) : SLOW_BUILD ? turns[k] / 8 : turns[k];
-    while (at < n_models && strcmp(models[at].name, kinds[k])) at++;
+    int n_scenarios = argc > 2 ? atoi(argv[2]) : SLOW_BUILD ? turns[k] / 8 : turns[k];
     char path[40];
     world w;
     struct timespec t0, t1;
     clock_gettime(CLOCK_MONOTONIC, &t0);
-    bool ok = at < n_models && world_open(&w, &models[at], path);
-    CHECK(ok, "%s is missing", kinds[k]);
+    bool ok = world_open(&w, models, n_models, kinds[k], path);
+    CHECK(ok, "%s does not open", kinds[k]);
     if (!ok) continue;
     for (int i = 0; i < n_scenarios && n_bad < 20; i++) scenario(&w, k * 100000 + (uint64_t)i + 1);
     CHECK(w.n_compared > n_scenarios * 20, "%d rows compared", (int)w.n_compared);
