@@ -58,6 +58,8 @@ typedef struct mtx_schema_opts {
   mtx_json_ws ws;
   bool strict;     // refuse what cannot be enforced; otherwise it becomes a warning
   bool any_order;  // required keys in any order too (default: as the schema lists them)
+  bool open_types; // without "type" every type may come, as the standard has it (default: the
+                   // types its keywords speak of, which is what its author meant)
 } mtx_schema_opts;
 
 // JSON Schema (2020-12, draft-07). Text must be UTF-8 JSON; key order counts:

@@ -278,8 +278,17 @@ uint32_t sc_types(mtx_sc *s, const sc_conj *c) {
       bits &= ~type_keyword(s, sc_get(s, no, "type"));
     implied |= implied_types(s, c->v[i]);
   }
-  if (!said && implied) bits &= implied;
+  if (!said && implied && !s->opts.open_types) bits &= implied;
   return bits;
+}
+
+// "not integer" leaves numbers with a fraction, which sc_number does not tell apart.
+static void warn_types(mtx_sc *s, const sc_conj *c, uint32_t bits) {
+  if (!(bits & SC_NUM) || (bits & SC_INT)) return;
+  for (uint32_t i = 0; i < c->n; i++) {
+    uint32_t no = sc_keyword(s, c->v[i], "not");
+    if (no != MTX_JSON_NONE) sc_unenforced(s, no, "not", "integers are not kept from where numbers may come");
+  }
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -448,7 +457,9 @@ static mtx_gx build(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name
   warn_general(s, c);
   mtx_gx x;
   if (enumerated(s, c, &x)) return x;
-  return by_type(s, c, sc_types(s, c));
+  const uint32_t types = sc_types(s, c);
+  warn_types(s, c, types);
+  return by_type(s, c, types);
 }
 
 // Scalars are written where they stand; everything that can nest is a rule.

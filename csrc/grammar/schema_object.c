@@ -128,16 +128,16 @@ static void gather_key_rule(object *o) {
   sc_flatten(s, &c);
   bool ok = true;
   for (uint32_t i = 0; i < c.n && !c.never; i++) {
-    uint32_t list = sc_keyword(s, c.v[i], "enum"), type = sc_keyword(s, c.v[i], "type");
+    const uint32_t one = sc_keyword(s, c.v[i], "const"), type = sc_keyword(s, c.v[i], "type");
+    const uint32_t list = one != MTX_JSON_NONE ? one : sc_keyword(s, c.v[i], "enum");
     const char *words[256];
     size_t lens[256], n = 0;
-    if ((c.v[i] & 3) != SC_BASE || sc_keyword(s, c.v[i], "const") != MTX_JSON_NONE ||
-        (type != MTX_JSON_NONE && sc_node(s, type)->kind != MTX_JSON_STRING))
+    if ((c.v[i] & 3) != SC_BASE || (type != MTX_JSON_NONE && sc_node(s, type)->kind != MTX_JSON_STRING))
       ok = false;
     else if (type != MTX_JSON_NONE && strcmp(sc_text(s, type), "string"))
       c.never = true;
     if (!ok || list == MTX_JSON_NONE) continue;
-    for (uint32_t k = sc_node(s, list)->first; k != MTX_JSON_NONE && n < 256; k = sc_node(s, k)->next)
+    for (uint32_t k = list == one ? one : sc_node(s, list)->first; k != MTX_JSON_NONE && n < 256; k = k == one ? MTX_JSON_NONE : sc_node(s, k)->next)
       if (sc_node(s, k)->kind == MTX_JSON_STRING) words[n] = sc_text(s, k), lens[n++] = sc_node(s, k)->n_text;
     mtx_cdfa *w = n < 256 ? mtx_cdfa_words(words, lens, n) : NULL;
     mtx_cdfa *both = w && o->allowed ? mtx_cdfa_and(o->allowed, w) : NULL;
@@ -196,6 +196,7 @@ static sc_conj member_conj(object *o, const name_of *name, uint32_t matched) {
     evaluated |= found;
     uint32_t u = sc_keyword(s, part, "unevaluatedProperties");
     if (u != MTX_JSON_NONE) unevaluated = u;
+    if (u != MTX_JSON_NONE && i > 0) sc_unenforced(s, u, "unevaluatedProperties", "it also counts the keys of the schemas around it");
   }
   if (!evaluated && unevaluated != MTX_JSON_NONE) sc_add(s, &out, SC_PART(unevaluated, SC_ALL));
   return out;

@@ -77,7 +77,23 @@ static mtx_gx counted_string(mtx_sc *s, uint32_t min, uint32_t max) {
 #define H16 "[0-9A-Fa-f]{1,4}"
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define PCHAR "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+#define LOCAL "(?:" ATEXT "(?:\\." ATEXT ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\")"
+#define H16S(min, max) "(?:" H16 ":){" #min "," #max "}"
+#define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"
+// RFC 3986's IPv6address: the "::" stands for at least one group of 16 bits.
+#define IPV6                                                                                                        \
+  "(?:" H16S(6, 6) LS32 "|::" H16S(0, 5) LS32 "|" H16 "::" H16S(0, 4) LS32 "|" H16S(0, 1) H16 "::" H16S(0, 3) LS32    \
+  "|" H16S(0, 2) H16 "::" H16S(0, 2) LS32 "|" H16S(0, 3) H16 "::" H16S(0, 1) LS32 "|" H16S(0, 4) H16 "::" LS32       \
+  "|" H16S(0, 5) H16 "::" H16 "|" H16S(0, 6) H16 "::|::" H16 "|::)"
+#define PLAIN "A-Za-z0-9._~!$&'()*+,;=\\-"
+#define PERCENT "%[0-9A-Fa-f]{2}"
+#define PCHAR "(?:[" PLAIN ":@]|" PERCENT ")"
+#define AUTHORITY "(?:(?:[" PLAIN ":]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" PLAIN "]|" PERCENT ")*)(?::\\d*)?"
+#define AFTER_PATH "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
+#define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
+#define WITH_AUTHORITY "//" AUTHORITY "(?:/" PCHAR "*)*"
+#define ABSOLUTE "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
+#define SEGMENTS "(?:/" PCHAR "*)*"
 
 // RFC 3339 (dates), 4122 (uuid), 5321 (e-mail, the dot-string form), 1123
 // (host names), 2673/4291 (addresses), 3986 (URIs), 6901 (pointers).
@@ -88,15 +104,13 @@ static const struct {
     {"time", "^" TIME ZONE "$"},
     {"date-time", "^" DATE "T" TIME ZONE "$"},
     {"uuid", "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"},
-    {"email", "^" ATEXT "(?:\\." ATEXT ")*@" LABEL "(?:\\." LABEL ")+$"},
+    {"email", "^" LOCAL "@(?:" LABEL "(?:\\." LABEL ")*|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])$"},
     {"hostname", "^" LABEL "(?:\\." LABEL ")*$"},
     {"ipv4", "^" IPV4 "$"},
-    {"ipv6", "^(?:(?:" H16 ":){7}" H16 "|(?:" H16 ":){1,7}:|(?:" H16 ":){1,6}:" H16 "|(?:" H16 ":){1,5}(?::" H16
-             "){1,2}|(?:" H16 ":){1,4}(?::" H16 "){1,3}|(?:" H16 ":){1,3}(?::" H16 "){1,4}|(?:" H16 ":){1,2}(?::" H16
-             "){1,5}|" H16 ":(?::" H16 "){1,6}|:(?::" H16 "){1,7}|::)$"},
-    {"uri", "^[A-Za-z][A-Za-z0-9+.-]*:(?://(?:[A-Za-z0-9._~-]|%[0-9A-Fa-f]{2})+(?::\\d{1,5})?(?:/" PCHAR "*)*|/?" PCHAR "+(?:/" PCHAR
-            "*)*)(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?$"},
-    {"uri-reference", "^(?:(?:/" PCHAR "*)+|[A-Za-z0-9._~-]+(?:/" PCHAR "*)*)?(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?$"},
+    {"ipv6", "^" IPV6 "$"},
+    {"uri", "^" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?" AFTER_PATH "$"},
+    {"uri-reference", "^(?:" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?|" WITH_AUTHORITY "|" ABSOLUTE
+                      "|(?:[" PLAIN "@]|" PERCENT ")+" SEGMENTS ")?" AFTER_PATH "$"},
     {"json-pointer", "^(?:/(?:[^~/]|~[01])*)*$"},
     {"duration", "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?"
                  "|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
@@ -469,6 +483,36 @@ mtx_gx sc_string_literal(mtx_sc *s, const char *p, size_t n) {
   return mtx_gx_alt(s->b, x, (size_t)n_x);
 }
 
+// The number as the schema spells it, and as a plain integer if it is one.
+static mtx_gx number_literal(mtx_sc *s, const char *p, size_t n) {
+  mtx_decimal d;
+  char plain[MTX_DECIMAL_DIGITS + 2];
+  size_t k = 0;
+  mtx_gx x = mtx_gx_lit(s->b, p, n);
+  if (!mtx_decimal_read(p, n, &d) || !mtx_decimal_is_integer(&d)) return x;
+  if (d.negative) plain[k++] = '-';
+  if (d.n_int == 0) plain[k++] = '0';
+  memcpy(plain + k, d.digits, (size_t)d.n_int);
+  k += (size_t)d.n_int;
+  return k == n && !memcmp(p, plain, n) ? x : mtx_gx_alt2(s->b, x, mtx_gx_lit(s->b, plain, k));
+}
+
+static mtx_gx object_in_any_order(mtx_sc *s, uint32_t value) {
+  mtx_gb *b = s->b;
+  gb_item items[GR_SET_BITS];
+  gr_set set = {.max = UINT32_MAX, .any_order = true};
+  uint32_t n = 0;
+  for (uint32_t i = sc_node(s, value)->first; i != MTX_JSON_NONE && !b->code; i = sc_node(s, i)->next, n++) {
+    items[n] = (gb_item){mtx_gb_rule(b, "member", 6), (int32_t)n};
+    mtx_gx key = sc_string_literal(s, s->j->pool + sc_node(s, i)->key, sc_node(s, i)->n_key);
+    mtx_gb_define(b, items[n].rule, mtx_gx_cat(b, (mtx_gx[]){key, s->colon, sc_literal(s, i)}, 3));
+    set.required |= 1ull << n;
+  }
+  uint32_t r = mtx_gb_rule(b, "members", 7);
+  mtx_gb_define_set(b, r, &set, items, n, s->comma);
+  return mtx_gx_cat(b, (mtx_gx[]){mtx_gx_lit(b, "{", 1), s->blank, mtx_gx_ref(b, r), s->blank, mtx_gx_lit(b, "}", 1)}, 5);
+}
+
 // Recursion is bounded by MTX_JSON_MAX_DEPTH.
 mtx_gx sc_literal(mtx_sc *s, uint32_t value) {
   const mtx_jnode *n = sc_node(s, value);
@@ -477,11 +521,12 @@ mtx_gx sc_literal(mtx_sc *s, uint32_t value) {
     case MTX_JSON_NULL: return mtx_gx_lit(b, "null", 4);
     case MTX_JSON_TRUE: return mtx_gx_lit(b, "true", 4);
     case MTX_JSON_FALSE: return mtx_gx_lit(b, "false", 5);
-    case MTX_JSON_NUMBER: return mtx_gx_lit(b, sc_text(s, value), n->n_text);
+    case MTX_JSON_NUMBER: return number_literal(s, sc_text(s, value), n->n_text);
     case MTX_JSON_STRING: return sc_string_literal(s, sc_text(s, value), n->n_text);
     default: break;
   }
   const bool object = n->kind == MTX_JSON_OBJECT;
+  if (object && s->opts.any_order && n->n_kids > 1 && n->n_kids <= GR_SET_BITS) return object_in_any_order(s, value);
   mtx_gx x = mtx_gx_cat2(b, mtx_gx_lit(b, object ? "{" : "[", 1), s->blank);
   for (uint32_t i = n->first; i != MTX_JSON_NONE && !b->code; i = sc_node(s, i)->next) {
     if (i != n->first) x = mtx_gx_cat2(b, x, s->comma);

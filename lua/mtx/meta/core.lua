@@ -81,7 +81,8 @@ core.grammar = {}
 ---Compiles a GBNF text; the start rule is "root".
 ---@return mtx.grammar|nil, string?, string?
 function core.grammar.gbnf(text) end
----Compiles a JSON Schema text. Options: ws (space, none, any), strict, any_order.
+---Compiles a JSON Schema text. Options: ws (space, none, any); strict: refuse what cannot
+---be enforced; any_order: required keys in any order; open_types: without `type` every type.
 ---@return mtx.grammar|nil, string?, string?
 function core.grammar.schema(text, options) end
 ---Texts that a regex finds a match in (JSON Schema's pattern).
