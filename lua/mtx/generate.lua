@@ -126,12 +126,24 @@ end
 
 local function emit(job, ev, choice)
   ev.choice = choice.index
+  if ev.kind == "call_end" then choice.n_calls = choice.n_calls + 1 end
   if ev.kind == "call" then
-    choice.n_calls = choice.n_calls + 1
     ev.id = ev.id or ((job.req.dialect == "anthropic" and "toolu_" or "call_") .. ids.random(24))
   end
   if ev.kind == "thinking" then choice.thinking = true elseif ev.kind == "text" or ev.kind == "call" then choice.thinking = nil end
   job.sink(ev)
+end
+
+-- Events of the parser. The first call may be the last (parallel_tool_calls).
+local function emit_parsed(job, events, choice)
+  for _, e in ipairs(events) do
+    if choice.one_call then return end
+    emit(job, e, choice)
+    if e.kind == "call_end" and job.req.parallel_tool_calls == false then
+      choice.one_call, choice.stopped = true, true
+      if job.by_id[choice.id] then job.loaded.engine:cancel(choice.id) end
+    end
+  end
 end
 
 local function release(job)
@@ -209,7 +221,7 @@ function ON.token(job, choice, ev)
     end
     events[1].logprobs = logprobs
   end
-  for _, e in ipairs(events) do emit(job, e, choice) end
+  emit_parsed(job, events, choice)
 end
 
 local function fault_of(ev)
@@ -241,7 +253,7 @@ function ON.done(job, choice, ev)
   if choice.parser and ev.reason ~= "error" then
     local events = choice.parser:finish()
     if choice.held and events[1] then events[1].logprobs = choice.held end
-    for _, e in ipairs(events) do emit(job, e, choice) end
+    emit_parsed(job, events, choice)
   end
   local reason = ev.reason
   if reason == "stop_string" or (choice.stopped and reason == "cancelled") then reason = choice.fault and "error" or "stop" end

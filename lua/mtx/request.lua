@@ -35,7 +35,8 @@
 --   {kind = "start", n_prompt, n_cached}; {kind = "progress", total, cache, processed, time_ms} when asked for
 --   {kind = "text", text, logprobs} ; {kind = "thinking", text}
 --   {kind = "call", index (from 0), id, name}, then {kind = "arguments", index, text} (parts of a
---   JSON text, they only append), then {kind = "call_end", index}
+--   JSON text, they only append), then {kind = "call_end", index} or, when the call was cut off or is broken,
+--   {kind = "call_cut", index, text}: what the model wrote of it
 --   {kind = "done", reason = "stop" | "length" | "tool_calls" | "cancelled" | "error", stop_string, fault,
 --    n_prompt, n_cached, n_generated, queue_ms, prefill_ms, decode_ms}
 --

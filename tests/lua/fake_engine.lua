@@ -297,58 +297,6 @@ function fake.render(_, messages, req)
   return { text = table.concat(out) }
 end
 
--- A plain parser of <think> and <tool_call> that holds text back while it may be a tag.
-function fake.parser(_, req)
-  local json = require("mtx.json")
-  local p, buf, mode, index, at_start = {}, "", "text", -1, true
-  local function call(text, out)
-    local value = json.decode(text)
-    index = index + 1
-    out[#out + 1] = { kind = "call", index = index, name = value and value.name or "?" }
-    out[#out + 1] = { kind = "arguments", index = index, text = value and json.encode(value.arguments) or text }
-    out[#out + 1] = { kind = "call_end", index = index }
-  end
-  local TAGS = { text = { "<think>", "<tool_call>" }, think = { "</think>" }, call = { "</tool_call>" } }
-  function p:feed(text, final)
-    local out = {}
-    buf = buf .. text
-    while true do
-      local at, tag
-      for _, t in ipairs(TAGS[mode]) do
-        local i = buf:find(t, 1, true)
-        if i and (not at or i < at) then at, tag = i, t end
-      end
-      local upto = at and at - 1 or #buf
-      if not at and not final then
-        for _, t in ipairs(TAGS[mode]) do
-          for k = #t - 1, 1, -1 do
-            if buf:sub(-k) == t:sub(1, k) then upto = math.min(upto, #buf - k) break end
-          end
-        end
-        if mode == "call" then break end
-      end
-      local piece = buf:sub(1, upto)
-      if mode == "call" then
-        call(piece, out)
-      elseif piece ~= "" then
-        if at_start then piece = piece:gsub("^%s+", "") end
-        if piece ~= "" then
-          at_start = false
-          if mode ~= "think" or req.think ~= false then out[#out + 1] = { kind = mode == "think" and "thinking" or "text", text = piece } end
-        end
-      end
-      buf = buf:sub(upto + 1)
-      if not at then break end
-      buf = buf:sub(#tag + 1)
-      mode = tag == "<think>" and "think" or tag == "<tool_call>" and "call" or "text"
-      at_start = true
-    end
-    return out
-  end
-  function p:finish() return p:feed("", true) end
-  return p
-end
-
 -- A models folder of empty files and the `deps` of serve.new. Files: tiny, other,
 -- minilm (an encoder), broken (does not load).
 function fake.deps()
@@ -358,7 +306,7 @@ function fake.deps()
     f:write(("x"):rep(1000))
     f:close()
   end
-  return { core = fake, render = fake.render, parser = fake.parser, describe = function(path)
+  return { core = fake, render = fake.render, describe = function(path)
     if path:find("broken") then return nil, "not a model file" end
     local encoder = path:find("minilm") ~= nil
     return { architecture = encoder and "bert" or "fake", n_params = 7600000000, n_ctx_train = 4096, n_embd = 8,

@@ -40,7 +40,7 @@ end
 
 function TestChat:test_whole_reply_thinking_and_tools()
   local r = post("/api/chat", { model = "tiny", messages = user("@think{hm}@say{yes}"), stream = false, think = true })
-  lu.assertEquals(r.json.message, { role = "assistant", content = "yes", thinking = "hm\n" })
+  lu.assertEquals(r.json.message, { role = "assistant", content = "yes", thinking = "hm" })
   local tools = { { type = "function", ["function"] = { name = "f", description = "d", parameters = { type = "object", properties = { a = { type = { "string", "null" } } } } } } }
   r = post("/api/chat", { model = "tiny", messages = user('@call{{"name":"f","arguments":{"z":1,"a":"x"}}}'), tools = tools, stream = false })
   local c = r.json.message.tool_calls[1]
@@ -153,7 +153,7 @@ function TestGenerate:test_reply_context_and_raw()
   lu.assertEquals(post("/api/generate", { model = "tiny", prompt = "x", raw = true, system = "s" }).status, 400)
   lu.assertEquals(post("/api/generate", { model = "tiny", prompt = "x", suffix = "y" }).status, 400)
   local lines = client.ndjson(post("/api/generate", { model = "tiny", prompt = "@think{t}@say{a b}" }).body)
-  lu.assertEquals(lines[1].thinking .. "|" .. lines[2].response, "t\n|a ")
+  lu.assertEquals(lines[1].thinking .. "|" .. lines[2].response, "t|a ")
   lu.assertStrContains(post("/api/generate", { model = "tiny", prompt = "hello", _debug_render_only = true }).json._debug_info.rendered_template, "hello")
 end
 

@@ -83,7 +83,7 @@ end
 
 function TestChat:test_reasoning_and_tools()
   local r = chat({ messages = user("@think{hm hm}@say{yes}") })
-  lu.assertEquals(r.json.choices[1].message, { role = "assistant", content = "yes", reasoning_content = "hm hm\n", reasoning = "hm hm\n" })
+  lu.assertEquals(r.json.choices[1].message, { role = "assistant", content = "yes", reasoning_content = "hm hm", reasoning = "hm hm" })
   local tools = { { type = "function", ["function"] = { name = "f", parameters = { type = "object" } } } }
   r = chat({ messages = user('@call{{"name":"f","arguments":{"z":1,"a":"x"}}}'), tools = tools })
   local c = r.json.choices[1]

@@ -188,7 +188,7 @@ function Writer:event(ev)
     return start_block(self, "tool_use", '{"type":"tool_use","id":' .. quote(ev.id) .. ',"name":' .. quote(ev.name) .. ',"input":{}}')
   elseif kind == "arguments" then
     return self.delta .. '{"type":"input_json_delta","partial_json":' .. quote(ev.text) .. "}}\n\n"
-  elseif kind == "call_end" or kind == "done" then
+  elseif kind == "call_end" or kind == "call_cut" or kind == "done" then
     return stop_block(self)
   end
   return ""
@@ -212,12 +212,7 @@ function Writer:whole(result)
   if c.thinking then content[1] = { type = "thinking", thinking = c.thinking, signature = "mtx" } end
   if c.text ~= "" then content[#content + 1] = { type = "text", text = c.text } end
   for _, call in ipairs(c.calls or {}) do
-    local input = json.decode(call.arguments == "" and "{}" or call.arguments)
-    if json.is_object(input) then
-      content[#content + 1] = { type = "tool_use", id = call.id, name = call.name, input = input }
-    else -- cut by the limit: the text is not lost
-      content[#content + 1] = { type = "text", text = call.arguments }
-    end
+    content[#content + 1] = { type = "tool_use", id = call.id, name = call.name, input = wire.raw(call.arguments) }
   end
   local reason, text = stop_of(c)
   return { id = self.meta.id, type = "message", role = "assistant", model = self.meta.model, content = content, stop_reason = reason,

@@ -2,7 +2,6 @@
 -- Ollama's replies (api.md, 1.4 and 1.5): one JSON object per line; durations in
 -- nanoseconds; a tool call arrives whole in one object.
 local uv = require("luv")
-local json = require("mtx.json")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")
 
@@ -51,12 +50,7 @@ local function logprobs_of(entries)
 end
 
 local function call_object(c)
-  return { id = c.id, ["function"] = { index = c.index, name = c.name, arguments = wire.raw(c.arguments ~= "" and c.arguments or "{}") } }
-end
-
--- Arguments text that is no JSON object (a call cut by the token limit) goes out as text.
-local function valid(c)
-  return c.arguments == "" or json.is_object(json.decode(c.arguments))
+  return { id = c.id, ["function"] = { index = c.index, name = c.name, arguments = wire.raw(c.arguments) } }
 end
 
 local Writer = {}
@@ -95,9 +89,9 @@ function Writer:event(ev)
     local c = self.calls[ev.index]
     c.arguments = c.arguments .. ev.text
   elseif kind == "call_end" then
-    local c = self.calls[ev.index]
-    if not valid(c) then return line(self, "content", quote(c.arguments)) end
-    return line(self, "tool_calls", wire.encode(list({ call_object(c) })), ev.logprobs)
+    return line(self, "tool_calls", wire.encode(list({ call_object(self.calls[ev.index]) })), ev.logprobs)
+  elseif kind == "call_cut" then
+    return line(self, "content", quote(ev.text), ev.logprobs)
   end
   return ""
 end
@@ -131,14 +125,7 @@ function Writer:whole(result)
   target.thinking = c.thinking
   if c.calls then
     target.tool_calls = list()
-    for _, call in ipairs(c.calls) do
-      if valid(call) then
-        target.tool_calls[#target.tool_calls + 1] = call_object(call)
-      elseif self.chat then
-        target.content = target.content .. call.arguments
-      end
-    end
-    if #target.tool_calls == 0 then target.tool_calls = nil end
+    for i, call in ipairs(c.calls) do target.tool_calls[i] = call_object(call) end
   end
   if c.logprobs then o.logprobs = logprobs_of(c.logprobs) end
   return o

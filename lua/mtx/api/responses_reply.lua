@@ -108,6 +108,8 @@ function Writer:event(ev)
     return delta(self, "response.function_call_arguments.delta", ev.text, {})
   elseif kind == "call_end" then
     return close(self)
+  elseif kind == "call_cut" then
+    return close(self, "incomplete")
   elseif kind == "done" then
     self.reason = ev.reason
     return close(self, ev.reason == "length" and "incomplete" or nil)

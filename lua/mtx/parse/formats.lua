@@ -1,235 +1,214 @@
 -- SPDX-License-Identifier: MIT
--- The tool-call formats of model families: how a template shows that it uses one,
--- the marks around calls, and calls(body) -> list of {name, arguments = JSON text} | nil.
--- `inner`: further marks that are control tokens in the vocabularies. `close` nil: the calls run to the end of the answer. Facts: the families' own chat
--- templates (tests/golden/chat).
-local json = require("mtx.json")
+-- The tool-call formats of model families. An entry:
+--   name, detect(template)   how a template shows that it uses the format
+--   open      marks that begin calls             inner   further marks that may be control tokens
+--   read(p, mark)            reads what follows a mark (calls.lua); false: no call
+--   first     read also at the answer's beginning, without a mark
+--   guess     a bare JSON call of a known tool at the answer's beginning is a call too
+--   whole(p)  reads the whole answer             always  parse it without tools too
+--   thoughts  marks of thoughts when the format has its own
+-- Facts: the families' own chat templates (tests/golden/chat).
+local calls = require("mtx.parse.calls")
+local harmony = require("mtx.parse.harmony")
+local tagged = require("mtx.parse.tagged")
+local values = require("mtx.parse.values")
 
-local function has(template, ...)
-  for _, mark in ipairs({ ... }) do
-    if not template:find(mark, 1, true) then return false end
-  end
-  return true
-end
-
-local function arguments_text(value)
-  if value == nil or value == json.null then return "{}" end
-  if type(value) == "string" then return json.is_object(json.decode(value)) and value or nil end
-  return json.is_object(value) and json.encode(value) or nil
-end
-
--- {"name": ..., "arguments"|"parameters": ...} under its family's names.
-local function json_call(v)
-  if not json.is_object(v) then return nil end
-  local name = v.name or v.tool_name
-  if type(name) ~= "string" or name == "" then return nil end
-  local args = v.arguments
-  if args == nil then args = v.parameters end
-  local text = arguments_text(args)
-  return text and { name = name, arguments = text }
-end
-
--- One JSON call, or a list of them.
-local function json_calls(body)
-  local v = json.decode((body:gsub("^%s+", ""):gsub("%s+$", "")))
-  if json.is_object(v) then v = { v } end
-  if type(v) ~= "table" then return nil end
-  local calls = {}
-  for i, item in ipairs(v) do
-    calls[i] = json_call(item)
-    if not calls[i] then return nil end
-  end
-  return calls
-end
-
--- A parameter written as plain text: JSON where it is JSON of another kind than a string.
-local function plain_value(text)
-  local v = json.decode(text)
-  if v == nil or type(v) == "string" then return text end
-  return v
-end
-
--- name="..." pieces: <parameter=key>value</parameter> and its like.
-local function parameters(body, pattern)
-  local args = json.object()
-  for key, value in body:gmatch(pattern) do
-    args[key] = plain_value((value:gsub("^\n", ""):gsub("\n$", "")))
-  end
-  return args
-end
-
--- calls() of a format whose calls are a name around parameters; patterns: of (name, inside) and of (key, value).
-local function tagged_calls(call, parameter)
-  return function(body)
-    local calls = {}
-    for name, inner in body:gmatch(call) do calls[#calls + 1] = { name = name, arguments = json.encode(parameters(inner, parameter)) } end
-    return calls
+local function has(...)
+  local marks = { ... }
+  return function(template)
+    for _, mark in ipairs(marks) do
+      if not template:find(mark, 1, true) then return false end
+    end
+    return true
   end
 end
 
--- {json} after a name: "name" .. gap .. "{...}".
-local function named_json(name, text)
-  local args = arguments_text(json.decode(text))
-  return args and name ~= "" and { name = name, arguments = args } or nil
+
+local function either(a, b)
+  return function(template) return a(template) or b(template) end
+end
+
+-- read() of JSON calls up to one of `closes`.
+local function json_until(...)
+  local closes = { ... }
+  return function(p) return calls.json(p, closes) end
 end
 
 local formats = {}
 local function add(f) formats[#formats + 1] = f end
 
--- Mistral: [TOOL_CALLS] then a JSON list, or (v11 on) name[ARGS]{...} for each call.
-add({
-  name = "mistral", open = { "[TOOL_CALLS]" }, inner = { "[ARGS]", "[CALL_ID]" },
-  detect = function(t) return has(t, "[TOOL_CALLS]") end,
-  calls = function(body)
-    if not body:find("[ARGS]", 1, true) then return json_calls(body) end
-    local calls = {}
-    for part in (body .. "[TOOL_CALLS]"):gmatch("(.-)%[TOOL_CALLS%]") do
-      local name, args = part:match("^%s*([^%[%s]+)%s*%[ARGS%](.*)$")
-      if not name then return nil end
-      name = name:gsub("%[CALL_ID%].*", "")
-      calls[#calls + 1] = named_json(name, args)
-      if not calls[#calls] then return nil end
-    end
-    return calls
-  end,
-})
+add({ name = "harmony", open = {}, inner = harmony.INNER, always = true, whole = harmony.read,
+  thoughts = { open = "<|channel|>analysis<|message|>", close = "<|end|>" },
+  detect = has("<|channel|>", "<|message|>", "<|call|>") })
 
--- DeepSeek R1 (```json fence, "function" before the name) and V3.1 (bare JSON).
-add({
-  name = "deepseek", open = { "<｜tool▁calls▁begin｜>" }, close = { "<｜tool▁calls▁end｜>" },
-  inner = { "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>" },
-  detect = function(t) return has(t, "<｜tool▁calls▁begin｜>") end,
-  calls = function(body)
-    local calls = {}
-    for part in body:gmatch("<｜tool▁call▁begin｜>(.-)<｜tool▁call▁end｜>") do
-      local head, rest = part:match("^(.-)<｜tool▁sep｜>(.*)$")
-      if not head then return nil end
-      local name, fenced = rest:match("^%s*([^\n]+)\n```json\n(.-)\n?```%s*$")
-      calls[#calls + 1] = name and named_json(name, fenced) or named_json(head, rest)
-      if not calls[#calls] then return nil end
+-- Gemma 4: call:NAME{key:value,...}, strings between <|"|>.
+add({ name = "gemma4", open = { "<|tool_call>" }, inner = { "<tool_call|>", '<|"|>' }, detect = has("<|tool_call>", "<tool_call|>"),
+  read = function(p)
+    local r = p.r
+    r:space()
+    if not r:try("call:") then return false end
+    local name = calls.valid_name(r:run("[{%s]", nil, calls.NAME_BYTES))
+    if not name or r:peek() ~= "{" then return false end
+    p:begin(name)
+    if not values.gemma(r, p.arguments) then return false end
+    p:done()
+    r:space()
+    return r:try("<tool_call|>") or r:peek() == ""
+  end })
+
+-- Mistral: [TOOL_CALLS] then a JSON list, or (v11 on) name[CALL_ID]id[ARGS]{...} for each call.
+add({ name = "mistral", open = { "[TOOL_CALLS]" }, inner = { "[ARGS]", "[CALL_ID]" }, detect = has("[TOOL_CALLS]"),
+  read = function(p)
+    local r = p.r
+    r:space()
+    if r:peek() == "[" and not r:try("[ARGS]") then return calls.json(p) end
+    if r:peek() == "{" then return calls.json(p) end
+    local name = r:run("[%[{%s]", nil, calls.NAME_BYTES)
+    if r:try("[CALL_ID]") and not r:run("[%[{%s]", nil, calls.NAME_BYTES) then return false end
+    r:try("[ARGS]")
+    r:space()
+    return calls.named(p, name)
+  end })
+
+-- DeepSeek R1 ("function", name, ```json fence) and V3.1 (name, bare JSON).
+add({ name = "deepseek", open = { "<｜tool▁calls▁begin｜>" }, detect = has("<｜tool▁calls▁begin｜>"),
+  inner = { "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>" },
+  read = function(p)
+    local r, n = p.r, 0
+    while true do
+      r:space()
+      if r:try("<｜tool▁calls▁end｜>") then return n > 0 end
+      if not r:try("<｜tool▁call▁begin｜>") then return n > 0 and r:peek() == "" end
+      local name = r:before({ "<｜tool▁sep｜>" }, calls.NAME_BYTES)
+      if not name then return false end
+      if r:peek() == "{" then
+        if not calls.named(p, name) then return false end
+      else
+        name = r:before({ "\n```json\n" }, calls.NAME_BYTES)
+        if not name or not calls.named(p, name) then return false end
+        r:space()
+        r:try("```")
+      end
+      r:space()
+      if not r:try("<｜tool▁call▁end｜>") then return r:peek() == "" end
+      n = n + 1
     end
-    return calls
-  end,
-})
+  end })
+
+-- DeepSeek V3.2 and V4.
+add({ name = "dsml", open = { "<｜DSML｜function_calls>", "<｜DSML｜tool_calls>" }, inner = { "｜DSML｜" }, detect = has("｜DSML｜"),
+  read = tagged.reader({ call = '<｜DSML｜invoke name="', name_end = '">', parameter = '<｜DSML｜parameter name="', key_ends = tagged.DSML_KEYS,
+    close = "</｜DSML｜parameter>", call_close = "</｜DSML｜invoke>", frame = { "</｜DSML｜function_calls>", "</｜DSML｜tool_calls>" } }) })
 
 -- Kimi K2: functions.NAME:INDEX before each call's JSON.
-add({
-  name = "kimi", open = { "<|tool_calls_section_begin|>" }, close = { "<|tool_calls_section_end|>" },
-  inner = { "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>" },
-  detect = function(t) return has(t, "<|tool_calls_section_begin|>") end,
-  calls = function(body)
-    local calls = {}
-    for id, args in body:gmatch("<|tool_call_begin|>(.-)<|tool_call_argument_begin|>(.-)<|tool_call_end|>") do
-      local name = id:match("^%s*functions%.(.-):%d+%s*$") or id:match("^%s*(.-)%s*$")
-      calls[#calls + 1] = named_json(name, args)
-      if not calls[#calls] then return nil end
+add({ name = "kimi", open = { "<|tool_calls_section_begin|>" }, detect = has("<|tool_calls_section_begin|>"),
+  inner = { "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>" },
+  read = function(p)
+    local r, n = p.r, 0
+    while true do
+      r:space()
+      if r:try("<|tool_calls_section_end|>") then return n > 0 end
+      if not r:try("<|tool_call_begin|>") then return n > 0 and r:peek() == "" end
+      local id = r:before({ "<|tool_call_argument_begin|>" }, calls.NAME_BYTES)
+      r:space()
+      local name = id and (id:match("^%s*functions%.(.-):%d+%s*$") or id:match("^%s*(.-)%s*$"))
+      if not name or not calls.named(p, name) then return false end
+      r:space()
+      if not r:try("<|tool_call_end|>") then return r:peek() == "" end
+      n = n + 1
     end
-    return calls
-  end,
-})
+  end })
 
--- GLM 4.5 on: name, then <arg_key>, <arg_value> pairs.
-add({
-  name = "glm", open = { "<tool_call>" }, close = { "</tool_call>" },
-  detect = function(t) return has(t, "<arg_key>", "<tool_call>") end,
-  calls = function(body)
-    local name = body:match("^%s*([^\n<]+)")
-    if not name then return nil end
-    local args = parameters(body, "<arg_key>(.-)</arg_key>%s*<arg_value>(.-)</arg_value>")
-    return { { name = name:match("^(.-)%s*$"), arguments = json.encode(args) } }
-  end,
-})
+-- Solar: an id, the name, the JSON.
+add({ name = "solar", open = { "<|tool_call:begin|>" }, inner = { "<|tool_calls|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>" },
+  detect = has("<|tool_call:begin|>", "<|tool_call:args|>"),
+  read = function(p)
+    local r = p.r
+    local id = r:before({ "<|tool_call:name|>" }, calls.NAME_BYTES)
+    local name = id and r:before({ "<|tool_call:args|>" }, calls.NAME_BYTES)
+    if not name or not calls.named(p, name) then return false end
+    r:space()
+    return r:try("<|tool_call:end|>") or r:peek() == ""
+  end })
 
--- Qwen3-Coder, Qwen 3.5, Nemotron 3, Seed-OSS: <function=NAME><parameter=KEY>value.
-add({
-  name = "qwen_xml", open = { "<tool_call>", "<seed:tool_call>" }, close = { "</tool_call>", "</seed:tool_call>" },
-  detect = function(t) return has(t, "<function=", "<parameter=") end,
-  calls = tagged_calls("<function=([^>\n]+)>(.-)</function>", "<parameter=([^>\n]+)>(.-)</parameter>"),
-})
+-- GLM 4.5 on, Laguna, Ling, Spark; Hunyuan 3 under longer tags.
+add({ name = "glm", open = { "<tool_call>" }, inner = { "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>" }, detect = has("<arg_key>", "<tool_call>"),
+  read = tagged.pairs_reader({ key = "<arg_key>", key_close = "</arg_key>", value = "<arg_value>", value_close = "</arg_value>", close = "</tool_call>" }) })
+add({ name = "hunyuan", open = { "<tool_call:opensource>" }, detect = has("tool_call:opensource"),
+  read = tagged.pairs_reader({ sep = "<tool_sep:opensource>", key = "<arg_key:opensource>", key_close = "</arg_key:opensource>",
+    value = "<arg_value:opensource>", value_close = "</arg_value:opensource>", close = "</tool_call:opensource>" }) })
 
--- Functionary 3.1: <function=NAME>{json}</function>, without a frame.
-add({
-  name = "functionary", open = { "<function=" }, close = { "</function>" },
-  detect = function(t) return has(t, "<function=") end,
-  calls = function(body)
-    local name, args = body:match("^([^>\n]+)>(.*)$")
-    return name and { named_json(name, args) }
-  end,
-})
-
--- MiniMax M2: <invoke name="..."><parameter name="...">value.
-add({
-  name = "minimax", open = { "<minimax:tool_call>" }, close = { "</minimax:tool_call>" },
-  detect = function(t) return has(t, "<minimax:tool_call>") or has(t, "minimax:tool_call", "<invoke name=") end,
-  calls = tagged_calls('<invoke name="([^"]+)">(.-)</invoke>', '<parameter name="([^"]+)">(.-)</parameter>'),
-})
-
--- Command R7B: a JSON list between action marks; Command R+ writes Action: and a fence.
-add({
-  name = "cohere", open = { "<|START_ACTION|>" }, close = { "<|END_ACTION|>" },
-  detect = function(t) return has(t, "<|START_ACTION|>") end,
-  calls = json_calls,
-})
-add({
-  name = "command_r", open = { "Action: ```json\n", "Action:```json\n" }, close = { "```" },
-  detect = function(t) return has(t, "Action:", "```json") end,
-  calls = json_calls,
-})
-
--- LFM2: a list of calls as Python writes them, [name(key="value", n=1)].
-local function python_value(s)
-  if s == "True" then return true elseif s == "False" then return false elseif s == "None" then return json.null end
-  local quoted = s:match("^'(.*)'$")
-  if quoted then return quoted:gsub("\\'", "'") end
-  return json.decode(s)
+-- Seed-OSS, and Qwen3-Coder, Qwen 3.5, Nemotron 3, Step 3.5, whose values stand on lines of their own.
+local function xml(frame, pad)
+  return tagged.reader({ call = "<function=", name_end = ">", call_close = "</function>", parameter = "<parameter=", key_ends = { { ">" } },
+    close = "</parameter>", frame = { frame }, pad = pad })
 end
+add({ name = "seed", open = { "<seed:tool_call>" }, inner = { "</seed:tool_call>" }, detect = has("<function=", "<seed:tool_call>"), read = xml("</seed:tool_call>") })
+add({ name = "qwen_xml", open = { "<tool_call>", "<function=" }, inner = { "</tool_call>" }, detect = has("<function=", "<parameter="),
+  read = xml("</tool_call>", true) })
 
-add({
-  name = "lfm2", open = { "<|tool_call_start|>" }, close = { "<|tool_call_end|>" },
-  detect = function(t) return has(t, "<|tool_call_start|>") or has(t, "tool_call_start") end,
-  calls = function(body)
-    local list = body:match("^%s*%[(.*)%]%s*$")
-    if not list then return nil end
-    local as_json = json_calls(body)
-    if as_json and #as_json > 0 then return as_json end
-    local calls = {}
-    for name, inner in list:gmatch("([%w_%.%-]+)(%b())") do
-      local args, rest = json.object(), inner:sub(2, -2)
-      while rest:match("%S") do
-        local key, after = rest:match("^[%s,]*([%w_]+)%s*=%s*(.*)$")
-        if not key then return nil end
-        local value = after:match('^"[^"\\]*"') or after:match("^'[^'\\]*'") or after:match("^%b[]") or after:match("^%b{}") or after:match("^[^,]+")
-        local v = value and python_value(value:match("^(.-)%s*$"))
-        if v == nil then return nil end
-        args[key], rest = v, after:sub(#value + 1)
-      end
-      calls[#calls + 1] = { name = name, arguments = json.encode(args) }
+-- Functionary 3.1: <function=NAME>{json}</function>.
+add({ name = "functionary", open = { "<function=" }, detect = has("<function="),
+  read = function(p)
+    local r = p.r
+    local name = r:before({ ">" }, calls.NAME_BYTES)
+    if not name or not calls.named(p, name) then return false end
+    r:space()
+    return r:try("</function>") or r:peek() == ""
+  end })
+
+-- Functionary 3.2: >>>NAME, a line end and the JSON, or >>>all and text. The prompt ends with >>>.
+add({ name = "functionary32", open = { ">>>" }, first = true, always = true, detect = has(">>>all"),
+  read = function(p)
+    local r = p.r
+    if r:try("all\n") then
+      p:accept()
+      return true
     end
-    return calls
-  end,
-})
+    local name = r:run("[%s{]", nil, calls.NAME_BYTES)
+    if not p.tools[name] or not r:try("\n") then return false end
+    return calls.named(p, name)
+  end })
 
--- Granite 3 and Phi-4: one mark, then a JSON list to the end.
-add({
-  name = "granite", open = { "<|tool_call|>" }, close = nil, inner = { "<|/tool_call|>" },
-  detect = function(t) return has(t, "<|tool_call|>") end,
-  calls = function(body) return json_calls((body:gsub("<|/tool_call|>%s*$", ""))) end,
-})
-add({ name = "firefunction", open = { "functools" }, close = nil, detect = function(t) return has(t, "functools[") end, calls = json_calls })
+-- MiniMax M2, and MiniCPM5 under shorter tags.
+add({ name = "minimax", open = { "<minimax:tool_call>" }, inner = { "</minimax:tool_call>" }, detect = has("minimax:tool_call", "<invoke name="),
+  read = tagged.reader({ call = '<invoke name="', name_end = '">', call_close = "</invoke>", parameter = '<parameter name="', key_ends = { { '">' } },
+    close = "</parameter>", frame = { "</minimax:tool_call>" } }) })
+add({ name = "minicpm", open = { '<function name="' }, detect = has('<function name="', '<param name="'),
+  read = tagged.reader({ call = '<function name="', name_end = '">', call_close = "</function>", parameter = '<param name="', key_ends = { { '">' } },
+    close = "</param>", frame = {} }) })
 
--- Llama 3.x: JSON after the Python mark (or alone, which output.lua reads).
-add({
-  name = "llama3", open = { "<|python_tag|>" }, close = nil, bare_json = true,
-  detect = function(t) return has(t, "<|python_tag|>") end,
-  calls = function(body)
-    local calls = {}
-    for part in (body .. ";"):gmatch("(.-});") do
-      local more = json_calls(part)
-      if not more then return nil end
-      table.move(more, 1, #more, #calls + 1, calls)
-    end
-    return calls
-  end,
-})
+-- Command R7B and A: a JSON list between action marks; Command R+ writes Action: and a fence.
+add({ name = "cohere", open = { "<|START_ACTION|>" }, inner = { "<|END_ACTION|>" }, detect = has("<|START_ACTION|>"), read = json_until("<|END_ACTION|>") })
+add({ name = "command_r", open = { "Action: ```json\n", "Action:```json\n" }, detect = has("Action:", "```json"), read = json_until("```") })
+
+-- LFM2: a list of calls as Python writes them.
+add({ name = "lfm2", open = { "<|tool_call_start|>" }, inner = { "<|tool_call_end|>" }, detect = either(has("tool_call_start"), has("tool_list_start")),
+  read = function(p) return calls.python(p, { "<|tool_call_end|>" }) end })
+
+-- Apertus: the name is the key.
+add({ name = "apertus", open = { "<|tools_prefix|>" }, inner = { "<|tools_suffix|>" }, detect = has("<|tools_prefix|>"),
+  read = function(p) return calls.keyed_json(p, { "<|tools_suffix|>" }) end })
+
+-- JSON after one mark. Granite 3, Phi-4-mini; firefunction, Phi-4-mini too; Nemotron Nano 2; Apriel, MiniMax M1; GigaChat 3.1.
+add({ name = "granite", open = { "<|tool_call|>" }, inner = { "<|/tool_call|>" }, detect = has("<|tool_call|>"), read = json_until("<|/tool_call|>") })
+add({ name = "firefunction", open = { "functools" }, detect = has("functools["), read = json_until() })
+add({ name = "nemotron", open = { "<TOOLCALL>" }, inner = { "</TOOLCALL>" }, detect = has("<TOOLCALL>"), read = json_until("</TOOLCALL>") })
+add({ name = "tool_calls", open = { "<tool_calls>" }, inner = { "</tool_calls>" }, detect = has("<tool_calls>"), read = json_until("</tool_calls>") })
+add({ name = "gigachat", open = { "<|function_call|>" }, detect = has("<|function_call|>"), read = json_until() })
+
+-- Llama 3.x: JSON, alone or after the Python mark; that may also be followed by a built-in tool's call.
+add({ name = "llama3", open = { "<|python_tag|>" }, guess = true, detect = has("<|python_tag|>"),
+  read = function(p)
+    local r = p.r
+    r:space()
+    if r:peek() == "{" or r:peek() == "[" then return calls.json(p) end
+    return calls.python_call(p, ".call")
+  end })
+
+-- Qwen 2.5 and 3, Hermes, Granite 4, SmolLM3 and many others; also what is tried where a template teaches nothing known.
+local hermes = { open = { "<tool_call>" }, inner = { "</tool_call>" }, guess = true, read = json_until("</tool_call>") }
+add({ name = "hermes", open = hermes.open, inner = hermes.inner, guess = true, detect = has("<tool_call>"), read = hermes.read })
+formats.generic = { name = "generic", open = hermes.open, inner = hermes.inner, guess = true, read = hermes.read }
 
 return formats

@@ -1,39 +1,29 @@
 -- SPDX-License-Identifier: MIT
--- Tool calls in a stream of text, in the format the model's template teaches.
+-- Generated text -> thinking, text and tool calls, while it streams.
 --
---   local p = parse.new(parse.detect(template))
+--   local p = parse.new({ template = source, tools = req.tools, opened = parse.opened(source, prompt) })
 --   events = p:feed(piece) ... events = p:finish()
 --
--- Events: {kind = "text", text}, {kind = "call", index, name}, {kind = "arguments",
--- index, text = JSON}, {kind = "call_end", index}. The result does not depend on how
--- the text is cut; what is no call after all comes back as text, nothing is lost.
--- A call is given out when its closing mark has come.
+-- Events: {kind = "text", text}, {kind = "thinking", text}, {kind = "call", index, name},
+-- {kind = "arguments", index, text = part of a JSON text}, {kind = "call_end", index} and, in its
+-- place, {kind = "call_cut", index, text}: a call that had begun is broken or cut off; `text` is
+-- what the model wrote of it. What is no call from the start comes back as text. So nothing is lost,
+-- parts only append, and the joined result does not depend on how the text was cut.
+local calls = require("mtx.parse.calls")
 local formats = require("mtx.parse.formats")
-local marks = require("mtx.parse.marks")
+local reader = require("mtx.parse.reader")
+local thoughts = require("mtx.parse.thoughts")
 
 local parse = {}
 local Parser = {}
 Parser.__index = Parser
 
--- The format whose marks a template contains | nil. Hermes' JSON in <tool_call>
--- is output.lua's, which also streams its arguments.
+-- The format a template teaches; the generic one (Hermes' tags or bare JSON) when it teaches none that is known.
 function parse.detect(template)
   for _, f in ipairs(formats) do
-    if f.detect(template) then return f end
+    if template and f.detect(template) then return f end
   end
-end
-
--- The control tokens of a vocabulary whose text the format's marks need: their ids.
--- find(text) -> id | nil, is_control(id).
-function parse.shown(format, find, is_control)
-  local ids = {}
-  for _, list in ipairs({ format.open, format.close or {}, format.inner or {} }) do
-    for _, mark in ipairs(list) do
-      local id = find(mark)
-      if id and is_control(id) then ids[#ids + 1] = id end
-    end
-  end
-  return ids
+  return formats.generic
 end
 
 -- A format by its name | nil.
@@ -43,97 +33,207 @@ function parse.by_name(name)
   end
 end
 
-function parse.new(format) return setmetatable({ f = format, buf = "", index = -1 }, Parser) end
-
-local function give_text(self, text, out)
-  -- Blanks between two calls belong to neither.
-  if self.after_call and text:match("^%s*$") then return end
-  if self.after_call then text = text:gsub("^%s+", "") end
-  if text == "" then return end
-  self.after_call = false
-  out[#out + 1] = { kind = "text", text = text }
+-- Whether a template can think, and the marks it does it with: {open, close} | nil.
+function parse.thoughts(template)
+  local f = parse.detect(template)
+  return f.thoughts or thoughts.of(template)
 end
 
-local function give_calls(self, calls, out)
-  for _, c in ipairs(calls) do
-    self.index = self.index + 1
-    out[#out + 1] = { kind = "call", index = self.index, name = c.name }
-    out[#out + 1] = { kind = "arguments", index = self.index, text = c.arguments }
-    out[#out + 1] = { kind = "call_end", index = self.index }
-  end
-  self.after_call = true
+-- Whether a prompt's end has opened a thought that the answer goes on with.
+function parse.opened(template, prompt)
+  local pair = parse.thoughts(template)
+  return pair ~= nil and thoughts.opened(pair, prompt)
 end
 
--- The body of a call is whole: calls, or text when it is malformed.
-local function close(self, body, tail, out)
-  local calls = self.f.calls(body, self.mark)
-  if calls and #calls > 0 then
-    give_calls(self, calls, out)
-  else
-    self.after_call = false
-    out[#out + 1] = { kind = "text", text = self.mark .. body .. tail }
-  end
-  self.mark = nil
-end
-
-function Parser:feed(piece)
-  local out = {}
-  self.buf = self.buf .. piece
-  while true do
-    if not self.mark then
-      local at, mark = marks.first(self.buf, self.f.open)
-      -- A longer mark may still be growing at the same place.
-      local keep = marks.held(self.buf, self.f.open)
-      if not at or (keep > 0 and #self.buf - keep + 1 < at) then
-        give_text(self, self.buf:sub(1, #self.buf - keep), out)
-        self.buf = keep > 0 and self.buf:sub(-keep) or ""
-        return out
+-- The control tokens of a vocabulary whose text the parser must see: their ids.
+-- find(text) -> id | nil, is_control(id).
+function Parser:control_tokens(find, is_control)
+  local ids, seen = {}, {}
+  local pair = self.thoughts or {}
+  for _, list in ipairs({ self.marks, self.format and self.format.inner or {}, { pair.open, pair.close } }) do
+    for _, mark in ipairs(list) do
+      local id = find(mark)
+      if id and is_control(id) and not seen[id] then
+        seen[id] = true
+        ids[#ids + 1] = id
       end
-      give_text(self, self.buf:sub(1, at - 1), out)
-      self.mark, self.buf = mark, self.buf:sub(at + #mark)
     end
-    if not self.f.close then return out end  -- runs to the end of the answer
-    local at, tail = marks.first(self.buf, self.f.close)
-    if not at then return out end
-    local body = self.buf:sub(1, at - 1)
-    self.buf = self.buf:sub(at + #tail)
-    close(self, body, tail, out)
+  end
+  return ids
+end
+
+-- What goes out ------------------------------------------------------------------
+
+local function flush(p)
+  local acc = p.acc
+  if #acc == 0 then return end
+  p.out[#p.out + 1] = { kind = acc.kind, text = table.concat(acc), index = acc.kind == "arguments" and p.index or nil }
+  p.acc = {}
+end
+
+local function put(p, kind, text)
+  if text == "" then return end
+  if p.acc.kind ~= kind then
+    flush(p)
+    p.acc.kind = kind
+  end
+  p.acc[#p.acc + 1] = text
+end
+
+local function event(p, e)
+  flush(p)
+  p.out[#p.out + 1] = e
+end
+
+-- Text. Blanks before a call, and after a call or a thought, belong to neither.
+local function say(p, text)
+  if p.fresh then
+    text = text:match("^%s*(.*)$")
+    if text == "" then return end
+    p.fresh = false
+  end
+  if p.calls then
+    text = p.blank .. text
+    local kept = text:match("^(.-)%s*$")
+    p.blank, text = text:sub(#kept + 1), kept
+  end
+  put(p, "text", text)
+end
+
+-- A call whose name is known. Readers use begin, arguments (of parse.new), done.
+function Parser:begin(name)
+  self.index, self.open = self.index + 1, true
+  self.before, self.blank, self.fresh = self.blank, "", true
+  event(self, { kind = "call", index = self.index, name = name })
+end
+
+function Parser:done()
+  self.open, self.n_body = false, self.n_body + 1
+  event(self, { kind = "call_end", index = self.index })
+  self.r:record()
+end
+
+-- What was read so far is no call and has been dealt with.
+function Parser:accept() self.r.kept = nil end
+
+-- Reads with read(p); what is no call after all goes out. `mark` has been read already. -> whether it was well-formed
+local function attempt(p, mark, read)
+  local r = p.r
+  r:record(mark)
+  p.n_body = 0
+  local ok = read(p, mark)
+  if not r.kept then return ok end
+  local raw = r:recorded()
+  if p.open then
+    p.open, p.fresh = false, false
+    if r.ended then raw = raw .. r:rest() end -- a word that was not to end
+    event(p, { kind = "call_cut", index = p.index, text = p.before .. raw })
+  elseif p.n_body > 0 and (ok or raw:find("^[%s,;%]}]*$")) then
+    p.fresh = true
+  else
+    say(p, raw)
+  end
+  return ok
+end
+Parser.attempt = attempt
+
+-- Thoughts ------------------------------------------------------------------------
+
+-- A thought up to one of `closes`. Blanks around it belong to the marks.
+function Parser:think(closes)
+  local r, tail, begun = self.r, "", false
+  r:space()
+  local function give(text)
+    if self.drop then return end
+    text = tail .. text
+    local kept = text:match("^(.-)%s*$")
+    tail = text:sub(#kept + 1)
+    if kept == "" then return end
+    if not begun and self.thought then put(self, "thinking", "\n") end
+    begun, self.thought = true, true
+    put(self, "thinking", kept)
+  end
+  if not r:upto(closes, give) then give(r:rest()) end
+  self.fresh = true
+end
+
+-- The parser's text in the order of the answer --------------------------------------
+
+local function beginning(p)
+  local r, pair = p.r, p.thoughts
+  if pair then
+    local blank = r:space()
+    if r:try(pair.open) or p.opened then
+      p:think({ pair.close })
+      blank = r:space()
+    end
+    if blank ~= "" then say(p, blank) end
+  end
+  if p.bare then return attempt(p, "", calls.json) end
+  if not p.format then return end
+  if p.format.first then return attempt(p, "", p.format.read) end
+  if not p.format.guess or not p.calls then return end
+  local blank = r:space()
+  if blank ~= "" then say(p, blank) end
+  if r:peek() == "{" or r:peek() == "[" then attempt(p, "", function() return calls.json(p, nil, true) end) end
+end
+
+local function parts(p)
+  if p.format and p.format.whole then return p.format.whole(p) end
+  beginning(p)
+  local r, pair = p.r, p.thoughts
+  while true do
+    local mark = r:upto(p.marks, p.say)
+    if not mark then return end
+    if pair and mark == pair.open then p:think({ pair.close }) else attempt(p, mark, p.format.read) end
   end
 end
 
+local function whole(p)
+  parts(p)
+  say(p, p.r:rest())
+  if not p.fresh then put(p, "text", p.blank) end
+end
+
+-- options: template (Jinja source) or format and thoughts themselves; tools (list, nil: calls are
+-- text), think = false (thoughts stay in the text) or "drop", opened (the prompt has opened a
+-- thought), bare (the answer is one JSON call: a grammar forces it).
+function parse.new(options)
+  local format = options.format or parse.detect(options.template)
+  local pair = options.think ~= false and (options.thoughts or format.thoughts or thoughts.of(options.template)) or nil
+  local p = setmetatable({ r = reader.new(), out = {}, acc = {}, index = -1, n_body = 0, blank = "", fresh = false, open = false,
+    thoughts = pair, drop = options.think == "drop", opened = options.opened, bare = options.bare, tools = {} }, Parser)
+  for _, t in ipairs(options.tools or {}) do p.tools[t["function"].name] = t["function"].parameters or true end
+  p.calls = options.tools ~= nil
+  p.format = (p.calls or format.always) and format or nil
+  p.marks = {}
+  if p.format and not p.bare then table.move(format.open, 1, #format.open, 1, p.marks) end
+  if pair and pair.anywhere then p.marks[#p.marks + 1] = pair.open end
+  p.say = function(text) say(p, text) end
+  p.arguments = function(text) put(p, "arguments", text) end
+  p.co = coroutine.create(whole)
+  return p
+end
+
+local function resume(p)
+  local ok, message = coroutine.resume(p.co, p)
+  if not ok then error(message, 0) end
+  flush(p)
+  local out = p.out
+  p.out = {}
+  return out
+end
+
+-- text -> list of events.
+function Parser:feed(text)
+  self.r:add(text)
+  return resume(self)
+end
+
+-- At the end of the answer: what was held back.
 function Parser:finish()
-  local out = {}
-  local rest = self.buf
-  self.buf = ""
-  if self.mark then close(self, rest, "", out) else give_text(self, rest, out) end
-  return out
-end
-
-local Chain = {}
-Chain.__index = Chain
-
--- The text that `first` lets through goes through `second`; `shown` are the control
--- tokens whose text both must see.
-function parse.chain(first, second, shown) return setmetatable({ first = first, second = second, shown = shown }, Chain) end
-
-local function through(self, events)
-  local out = {}
-  for _, e in ipairs(events) do
-    if e.kind == "text" then
-      for _, inner in ipairs(self.second:feed(e.text)) do out[#out + 1] = inner end
-    else
-      out[#out + 1] = e
-    end
-  end
-  return out
-end
-
-function Chain:feed(piece) return through(self, self.first:feed(piece)) end
-
-function Chain:finish()
-  local out = through(self, self.first:finish())
-  for _, e in ipairs(self.second:finish()) do out[#out + 1] = e end
-  return out
+  self.r.ended = true
+  return resume(self)
 end
 
 return parse

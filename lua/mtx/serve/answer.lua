@@ -31,11 +31,14 @@ function answer.collector()
     if kind == "text" then s.parts[#s.parts + 1] = ev.text
     elseif kind == "thinking" then s.thought[#s.thought + 1] = ev.text
     elseif kind == "call" then
-      s.calls = s.calls or {}
-      s.calls[ev.index + 1] = { id = ev.id, name = ev.name, index = ev.index, parts = {} }
+      s.call = { id = ev.id, name = ev.name, index = ev.index, parts = {} }
     elseif kind == "arguments" then
-      local p = s.calls[ev.index + 1].parts
+      local p = s.call.parts
       p[#p + 1] = ev.text
+    elseif kind == "call_end" then
+      s.calls = s.calls or {}
+      s.calls[#s.calls + 1] = s.call
+    elseif kind == "call_cut" then s.parts[#s.parts + 1] = ev.text
     elseif kind == "done" then
       s.reason, s.stop_string = ev.reason, ev.stop_string
       c.fault = c.fault or ev.fault

@@ -5,7 +5,7 @@
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local json = require("mtx.json")
-local output = require("mtx.parse.output")
+local parse = require("mtx.parse")
 
 local grammar = {}
 
@@ -83,8 +83,8 @@ function grammar.of(loaded, req)
     cache.by_text[kind .. text], cache.n = g, cache.n + 1
   end
   req.bare_call = forced or nil
-  local close = req.task == "chat" and loaded.can.thinking and req.think ~= false and output.closing(loaded.template)
-  return g, close and { close } or nil
+  local pair = req.task == "chat" and loaded.can.thinking and req.think ~= false and parse.thoughts(loaded.template)
+  return g, pair and { pair.close } or nil
 end
 
 return grammar

@@ -7,7 +7,6 @@ local check = require("mtx.api.check")
 local core = require("mtx.core")
 local grammar = require("mtx.serve.grammar")
 local json = require("mtx.json")
-local output = require("mtx.parse.output")
 local parse = require("mtx.parse")
 local pool = require("mtx.serve.pool")
 local render = require("mtx.serve.render")
@@ -88,17 +87,14 @@ end
 
 -- The output parser of one choice, or nil when its text goes out as it is.
 function models.parser(loaded, req)
-  local think = loaded.can.thinking and req.reasoning_format ~= "none" and loaded.template or nil
   local calls = req.tools ~= nil and req.tool_choice ~= "none"
-  if not think and not calls then return nil end
-  local names = {}
-  for _, t in ipairs(calls and req.tools or {}) do names[t["function"].name] = true end
-  local format = calls and not req.bare_call and loaded.template and parse.detect(loaded.template) or nil
-  local first = output.new({ names = names, think = think, drop_thinking = req.think == false, opened = think and output.opened(req.rendered or ""),
-    calls = calls and (not format or format.bare_json), bare = req.bare_call })
-  if not format then return first end
+  local format, think = parse.detect(loaded.template), loaded.can.thinking and req.reasoning_format ~= "none"
+  if not think and not calls and not format.always then return nil end
+  local p = parse.new({ template = loaded.template, format = format, tools = calls and req.tools or nil, bare = req.bare_call,
+    think = think and (req.think == false and "drop" or true) or false, opened = think and parse.opened(loaded.template, req.rendered or "") })
   local tok = loaded.model.tok
-  return parse.chain(first, parse.new(format), tok and parse.shown(format, function(mark) return tok:find(mark) end, function(id) return tok:attr(id).control end))
+  if tok then p.shown = p:control_tokens(function(mark) return tok:find(mark) end, function(id) return tok:attr(id).control end) end
+  return p
 end
 
 -- Adds catalog, pool, render, parser, grammar to ctx.

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Tools for models whose template knows none: the tools are described in the
 -- system turn, calls and results of the history become plain turns. The form is
--- the one that parse/output.lua reads back.
+-- the one that parse/ reads back.
 local json = require("mtx.json")
 
 local teach = {}

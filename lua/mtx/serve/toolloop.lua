@@ -69,13 +69,17 @@ function toolloop.start(ctx, req, sink, start_once)
         end
         foreign = true
         ev.index = ev.index - #own
-      elseif ev.kind == "arguments" or ev.kind == "call_end" then
+      elseif ev.kind == "arguments" or ev.kind == "call_end" or ev.kind == "call_cut" then
         local c = by_index[ev.index]
-        if c then
+        if c and ev.kind == "call_cut" then -- no call after all: what the model wrote is the answer's text
+          own[#own], text[#text + 1] = nil, ev.text
+          ev = { kind = "text", text = ev.text, choice = ev.choice }
+        elseif c then
           c.text = c.text .. (ev.text or "")
           return
+        else
+          ev.index = ev.index - #own
         end
-        ev.index = ev.index - #own
       elseif ev.kind == "text" then text[#text + 1] = ev.text
       elseif ev.kind == "thinking" then thought[#thought + 1] = ev.text
       elseif ev.kind == "start" then
