@@ -106,51 +106,34 @@ local function json_object(p, guess)
   return true
 end
 
--- One JSON call, several in a row, or a list; then one of `closes` when it is there.
--- guess: only what names a known tool and has no other keys is a call.
-function calls.json(p, closes, guess)
+-- [item, ...] and one of `closes` when it is there.
+local function list(p, closes, item)
   local r = p.r
-  r:space()
-  if r:try("[") then
-    repeat
-      r:space()
-      if not json_object(p, guess) then return false end
-      r:space()
-    until not r:try(",")
-    if not r:try("]") then return false end
-  else
-    repeat
-      if not json_object(p, guess) then return false end
-      r:space()
-      if r:try_any({ ";", "," }) then r:space() end
-    until r:peek() ~= "{"
-  end
+  if not r:try("[") then return false end
+  repeat
+    r:space()
+    if not item(p) then return false end
+    r:space()
+  until not r:try(",")
+  if not r:try("]") then return false end
   r:space()
   r:try_any(closes or {})
   return true
 end
 
--- [{"NAME": {...}}, ...]
-function calls.keyed_json(p, closes)
+-- One JSON call, several in a row, or a list; then one of `closes` when it is there.
+-- guess: only what names a known tool and has no other keys is a call.
+function calls.json(p, closes, guess)
   local r = p.r
   r:space()
-  if not r:try("[") then return false end
+  if r:peek() == "[" then return list(p, closes, function() return json_object(p, guess) end) end
   repeat
+    if not json_object(p, guess) then return false end
     r:space()
-    if not r:try("{") then return false end
-    r:space()
-    local name = calls.valid_name(values.json_text(r, NAME_BYTES))
-    r:space()
-    if not name or not r:try(":") then return false end
-    r:space()
-    if not calls.named(p, name) then return false end
-    r:space()
-    if not r:try("}") then return false end
-    r:space()
-  until not r:try(",")
-  if not r:try("]") then return false end
-  r:space()
-  return r:try_any(closes) ~= nil or r:peek() == ""
+    if r:try_any({ ";", "," }) then r:space() end
+  until r:peek() ~= "{"
+  r:try_any(closes or {})
+  return true
 end
 
 -- The JSON object that stands after a call's name.
@@ -160,6 +143,25 @@ function calls.named(p, name)
   if not values.json(p.r, p.arguments) then return false end
   p:done()
   return true
+end
+
+local function keyed(p)
+  local r = p.r
+  if not r:try("{") then return false end
+  r:space()
+  local name = calls.valid_name(values.json_text(r, NAME_BYTES))
+  r:space()
+  if not name or not r:try(":") then return false end
+  r:space()
+  if not calls.named(p, name) then return false end
+  r:space()
+  return r:try("}")
+end
+
+-- [{"NAME": {...}}, ...]
+function calls.keyed_json(p, closes)
+  p.r:space()
+  return list(p, closes, keyed)
 end
 
 -- name(key=value, ...) as Python writes it; suffix: what follows the name proper and is not part of it (".call").
@@ -190,22 +192,25 @@ end
 
 -- [call(...), ...]; JSON calls are taken too.
 function calls.python(p, closes)
-  local r = p.r
-  r:space()
-  if not r:try("[") then return false end
-  repeat
+  p.r:space()
+  return list(p, closes, function()
+    if p.r:peek() == "{" then return json_object(p) end
+    return calls.python_call(p)
+  end)
+end
+
+-- Calls in a section: each begins with `begin`, is read by one(p) and ends with `close`; `section` ends them all.
+function calls.section(p, begin, close, section, one)
+  local r, n = p.r, 0
+  while true do
     r:space()
-    if r:peek() == "{" then
-      if not json_object(p) then return false end
-    elseif not calls.python_call(p) then
-      return false
-    end
+    if r:try(section) then return n > 0 end
+    if not r:try(begin) then return n > 0 and r:peek() == "" end
+    if not one(p) then return false end
     r:space()
-  until not r:try(",")
-  if not r:try("]") then return false end
-  r:space()
-  r:try_any(closes)
-  return true
+    if not r:try(close) then return r:peek() == "" end
+    n = n + 1
+  end
 end
 
 return calls

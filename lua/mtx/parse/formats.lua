@@ -71,29 +71,20 @@ add({ name = "mistral", open = { "[TOOL_CALLS]" }, inner = { "[ARGS]", "[CALL_ID
   end })
 
 -- DeepSeek R1 ("function", name, ```json fence) and V3.1 (name, bare JSON).
+local function deepseek_call(p)
+  local r = p.r
+  local name = r:before({ "<｜tool▁sep｜>" }, calls.NAME_BYTES)
+  if not name then return false end
+  if r:peek() == "{" then return calls.named(p, name) end
+  name = r:before({ "\n```json\n" }, calls.NAME_BYTES)
+  if not name or not calls.named(p, name) then return false end
+  r:space()
+  r:try("```")
+  return true
+end
 add({ name = "deepseek", open = { "<｜tool▁calls▁begin｜>" }, detect = has("<｜tool▁calls▁begin｜>"),
   inner = { "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>" },
-  read = function(p)
-    local r, n = p.r, 0
-    while true do
-      r:space()
-      if r:try("<｜tool▁calls▁end｜>") then return n > 0 end
-      if not r:try("<｜tool▁call▁begin｜>") then return n > 0 and r:peek() == "" end
-      local name = r:before({ "<｜tool▁sep｜>" }, calls.NAME_BYTES)
-      if not name then return false end
-      if r:peek() == "{" then
-        if not calls.named(p, name) then return false end
-      else
-        name = r:before({ "\n```json\n" }, calls.NAME_BYTES)
-        if not name or not calls.named(p, name) then return false end
-        r:space()
-        r:try("```")
-      end
-      r:space()
-      if not r:try("<｜tool▁call▁end｜>") then return r:peek() == "" end
-      n = n + 1
-    end
-  end })
+  read = function(p) return calls.section(p, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", deepseek_call) end })
 
 -- DeepSeek V3.2 and V4.
 add({ name = "dsml", open = { "<｜DSML｜function_calls>", "<｜DSML｜tool_calls>" }, inner = { "｜DSML｜" }, detect = has("｜DSML｜"),
@@ -101,23 +92,14 @@ add({ name = "dsml", open = { "<｜DSML｜function_calls>", "<｜DSML｜tool_cal
     close = "</｜DSML｜parameter>", call_close = "</｜DSML｜invoke>", frame = { "</｜DSML｜function_calls>", "</｜DSML｜tool_calls>" } }) })
 
 -- Kimi K2: functions.NAME:INDEX before each call's JSON.
+local function kimi_call(p)
+  local id = p.r:before({ "<|tool_call_argument_begin|>" }, calls.NAME_BYTES)
+  p.r:space()
+  return id ~= nil and calls.named(p, id:match("^%s*functions%.(.-):%d+%s*$") or id:match("^%s*(.-)%s*$"))
+end
 add({ name = "kimi", open = { "<|tool_calls_section_begin|>" }, detect = has("<|tool_calls_section_begin|>"),
   inner = { "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>" },
-  read = function(p)
-    local r, n = p.r, 0
-    while true do
-      r:space()
-      if r:try("<|tool_calls_section_end|>") then return n > 0 end
-      if not r:try("<|tool_call_begin|>") then return n > 0 and r:peek() == "" end
-      local id = r:before({ "<|tool_call_argument_begin|>" }, calls.NAME_BYTES)
-      r:space()
-      local name = id and (id:match("^%s*functions%.(.-):%d+%s*$") or id:match("^%s*(.-)%s*$"))
-      if not name or not calls.named(p, name) then return false end
-      r:space()
-      if not r:try("<|tool_call_end|>") then return r:peek() == "" end
-      n = n + 1
-    end
-  end })
+  read = function(p) return calls.section(p, "<|tool_call_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>", kimi_call) end })
 
 -- Solar: an id, the name, the JSON.
 add({ name = "solar", open = { "<|tool_call:begin|>" }, inner = { "<|tool_calls|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>" },

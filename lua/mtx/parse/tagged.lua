@@ -22,6 +22,18 @@ local function value(p, kinds, closes, pad)
   return true
 end
 
+-- A parameter of a call in its JSON; first: nothing of the arguments has gone out.
+local function parameter(p, first, key, kinds, closes, pad)
+  p.arguments((first and '{"' or ',"') .. values.escape(key) .. '":')
+  return value(p, kinds, closes, pad)
+end
+
+local function end_call(p, empty)
+  p.arguments(empty and "{}" or "}")
+  p:done()
+  return true
+end
+
 local STRING = { string = true }
 
 -- A format of this form: call NAME name_end (parameter KEY key_end VALUE close)* call_close, any number of them up
@@ -37,24 +49,17 @@ function tagged.reader(f)
     local name = calls.valid_name((r:before({ f.name_end }, calls.NAME_BYTES)))
     if not name then return false end
     p:begin(name)
-    local sep = "{"
+    local first = true
     while true do
       r:space()
-      if r:try(f.parameter) then
-        local key, mark = r:before(key_marks, calls.NAME_BYTES)
-        if not key or key == "" then return false end
-        p.arguments(sep .. '"' .. values.escape(key) .. '":')
-        sep = ","
-        local kinds = by_mark[mark]
-        if kinds == nil then kinds = values.kinds(p.tools[name], key) end
-        if not value(p, kinds or nil, closes, f.pad) then return false end
-      elseif r:try(f.call_close) then
-        p.arguments(sep == "{" and "{}" or "}")
-        p:done()
-        return true
-      else
-        return false
-      end
+      if r:try(f.call_close) then return end_call(p, first) end
+      local key, mark
+      if r:try(f.parameter) then key, mark = r:before(key_marks, calls.NAME_BYTES) end
+      if not key or key == "" then return false end
+      local kinds = by_mark[mark]
+      if kinds == nil then kinds = values.kinds(p.tools[name], key) end
+      if not parameter(p, first, key, kinds or nil, closes, f.pad) then return false end
+      first = false
     end
   end
 
@@ -90,25 +95,18 @@ function tagged.pairs_reader(f)
     local name = calls.valid_name(r:run("[%s<]", nil, calls.NAME_BYTES))
     if not name then return false end
     if f.sep then r:try(f.sep) end
-    local sep = "{"
+    local first = true
     while true do
       r:space()
-      if r:try(f.key) then
-        if sep == "{" then p:begin(name) end
-        local key = r:before({ f.key_close }, calls.NAME_BYTES)
-        r:space()
-        if not key or key == "" or not r:try(f.value) then return false end
-        p.arguments(sep .. '"' .. values.escape(key) .. '":')
-        sep = ","
-        if not value(p, values.kinds(p.tools[name], key), { f.value_close }) then return false end
-      elseif r:try(f.close) then
-        if sep == "{" then p:begin(name) end
-        p.arguments(sep == "{" and "{}" or "}")
-        p:done()
-        return true
-      else
-        return false
-      end
+      local done = r:try(f.close)
+      if not done and not r:try(f.key) then return false end
+      if first then p:begin(name) end
+      if done then return end_call(p, first) end
+      local key = r:before({ f.key_close }, calls.NAME_BYTES)
+      r:space()
+      if not key or key == "" or not r:try(f.value) then return false end
+      if not parameter(p, first, key, values.kinds(p.tools[name], key), { f.value_close }) then return false end
+      first = false
     end
   end
 end
