@@ -207,7 +207,8 @@ function python_value(r, give, depth)
   return number(r, give)
 end
 
-function values.python(r, give) return python_value(r, give, 0) end
+-- An argument: it stands one level down in an object.
+function values.python(r, give) return python_value(r, give, 1) end
 
 -- Gemma 4's: bare keys, strings between <|"|> marks (its template, format_argument).
 local G_QUOTE = '<|"|>'
@@ -309,9 +310,11 @@ function values.kinds(parameters, key)
   return json.is_object(properties) and kinds_of(properties[key], parameters, 0) or nil
 end
 
+-- The kind of a JSON text that can stand as an argument (one level down in an object) | nil.
 local function kind_of(text)
-  local v = json.decode(text)
-  if v == nil then return nil end
+  local holder = json.decode("[" .. text .. "]")
+  if not holder or #holder ~= 1 then return nil end
+  local v = holder[1]
   return v == json.null and "null" or json.is_object(v) and "object" or json.is_array(v) and "array" or type(v) == "table" and "number" or type(v)
 end
 
