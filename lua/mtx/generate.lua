@@ -240,7 +240,7 @@ local function resumed(job, choice, ev)
     return false
   end
   if more and choice.thought_mark then
-    for _, e in ipairs(choice.parser and choice.parser:feed(choice.thought_mark) or {}) do emit(job, e, choice) end
+    if choice.parser then emit_parsed(job, choice.parser:feed(choice.thought_mark), choice) end
     choice.thought_mark = nil
   end
   return more

@@ -58,8 +58,10 @@ function TestGrammar:test_tool_choice()
 end
 
 function TestGrammar:test_thinking_models_think_first()
-  local _, triggers = of({ format = { kind = "json" } }, { thinking = true })
-  lu.assertEquals(triggers, { "</think>" })
+  local _, triggers, opening = of({ format = { kind = "json" } }, { thinking = true })
+  lu.assertEquals({ triggers, opening }, { { "</think>" }, "<think>" })
+  _, triggers, opening = of({ format = { kind = "json" }, rendered = "assistant\n<think>\n" }, { thinking = true })
+  lu.assertEquals({ triggers, opening }, { { "</think>" } })
   _, triggers = of({ format = { kind = "json" }, think = false }, { thinking = true })
   lu.assertNil(triggers)
 end

@@ -59,8 +59,8 @@ local function compile(kind, text)
   return g
 end
 
--- loaded model, request -> grammar, triggers (list or nil), or nil when the answer
--- is free. Sets req.bare_call when the whole answer is one tool call.
+-- loaded model, request -> grammar, triggers (list or nil), opening (text or nil: only after it a
+-- trigger is waited for), or nil when the answer is free. Sets req.bare_call when the whole answer is one tool call.
 function grammar.of(loaded, req)
   local kind, text, forced = nil, nil, nil
   if req.format and req.format.kind == "gbnf" then
@@ -84,7 +84,8 @@ function grammar.of(loaded, req)
   end
   req.bare_call = forced or nil
   local pair = req.task == "chat" and loaded.can.thinking and req.think ~= false and parse.thoughts(loaded.template)
-  return g, pair and { pair.close } or nil
+  if not pair then return g end
+  return g, { pair.close }, not parse.opened(loaded.template, req.rendered or "") and pair.open or nil
 end
 
 return grammar

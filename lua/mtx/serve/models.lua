@@ -115,7 +115,10 @@ function models.attach(ctx)
       return source
     end
   end
-  ctx.closing = function(loaded) return output.closing(loaded.template) end -- the mark that ends a thought
+  ctx.closing = function(loaded) -- the mark that ends a thought, or nil
+    local pair = parse.thoughts(loaded.template)
+    return pair and pair.close
+  end
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
     for _, l in pairs(ctx.pool.loaded) do
