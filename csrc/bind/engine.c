@@ -193,6 +193,19 @@ static void push_logprobs(lua_State *L, const mtx_event *ev) {
   }
 }
 
+// A list of n vectors of `width` numbers each.
+static void push_vectors(lua_State *L, const float *v, int64_t n, int64_t width) {
+  lua_createtable(L, (int)n, 0);
+  for (int64_t i = 0; i < n; i++, v += width) {
+    lua_createtable(L, (int)width, 0);
+    for (int64_t k = 0; k < width; k++) {
+      lua_pushnumber(L, v[k]);
+      lua_rawseti(L, -2, k + 1);
+    }
+    lua_rawseti(L, -2, i + 1);
+  }
+}
+
 static void push_done(lua_State *L, const mtx_event *ev) {
   lua_pushstring(L, mtx_done_reason_name(ev->reason));
   lua_setfield(L, -2, "reason");
@@ -200,6 +213,10 @@ static void push_done(lua_State *L, const mtx_event *ev) {
   set_number(L, "t_queue_ms", ev->t_queue_ms);
   set_number(L, "t_prefill_ms", ev->t_prefill_ms);
   set_number(L, "t_decode_ms", ev->t_decode_ms);
+  if (ev->vectors && ev->reason == MTX_DONE_STOP) {
+    push_vectors(L, ev->vectors, ev->n_vectors, ev->vector_len);
+    lua_setfield(L, -2, "vectors");
+  }
   if (ev->reason == MTX_DONE_STOP_STRING) {
     lua_pushlstring(L, ev->text.ptr ? ev->text.ptr : "", ev->text.len);
     lua_setfield(L, -2, "stop_string");
@@ -362,56 +379,70 @@ static mtx_pooling pooling_of(lua_State *L, int idx) {
   return luaL_error(L, "no pooling is called '%s' (model, none, mean, cls, last)", name);
 }
 
-static void push_floats(lua_State *L, const float *v, int64_t n) {
-  lua_createtable(L, (int)n, 0);
-  for (int64_t k = 0; k < n; k++) {
-    lua_pushnumber(L, v[k]);
-    lua_rawseti(L, -2, k + 1);
+typedef struct {
+  const int32_t **ids;
+  int64_t *lens;
+  int n;
+  mtx_pooling pooling;
+  bool normalize;
+} embed_args;
+
+// (engine, list of id lists [, {pooling, normalize}]); the arrays stay on the stack.
+static embed_args check_embed(lua_State *L) {
+  luaL_checktype(L, 2, LUA_TTABLE);
+  lua_settop(L, 3);
+  embed_args a = {.pooling = pooling_of(L, 3), .normalize = mtx_opt_bool(L, 3, "normalize", true)};
+  lua_Integer n = luaL_len(L, 2);
+  luaL_argcheck(L, n <= 65536, 2, "more than 65536 inputs at once");
+  a.n = (int)n;
+  a.ids = mtx_scratch(L, (size_t)n * sizeof *a.ids);
+  a.lens = mtx_scratch(L, (size_t)n * sizeof *a.lens);
+  lua_newtable(L);  // keeps the id arrays alive
+  int keep = lua_gettop(L);
+  for (lua_Integer i = 0; i < n; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    a.ids[i] = mtx_check_ids(L, lua_gettop(L), &a.lens[i]);
+    lua_rawseti(L, keep, i + 1);
+    lua_pop(L, 1);
   }
+  return a;
 }
 
 // embed(list of id lists [, {pooling, normalize}]) -> list of vectors (pooling "none": of
 // lists of vectors, one per token). Blocks.
 static int l_engine_embed(lua_State *L) {
   handle *h = check(L, 1);
-  luaL_checktype(L, 2, LUA_TTABLE);
-  lua_settop(L, 3);
-  mtx_pooling pooling = pooling_of(L, 3);
-  bool normalize = mtx_opt_bool(L, 3, "normalize", true);
-  lua_Integer n = luaL_len(L, 2);
-  luaL_argcheck(L, n <= 65536, 2, "more than 65536 inputs at once");
-  const int32_t **ids = mtx_scratch(L, (size_t)n * sizeof *ids);
-  int64_t *lens = mtx_scratch(L, (size_t)n * sizeof *lens);
-  lua_newtable(L);  // keeps the id arrays alive
-  int keep = lua_gettop(L);
-  for (lua_Integer i = 0; i < n; i++) {
-    lua_rawgeti(L, 2, i + 1);
-    ids[i] = mtx_check_ids(L, lua_gettop(L), &lens[i]);
-    lua_rawseti(L, keep, i + 1);
-    lua_pop(L, 1);
-  }
-  int64_t width = mtx_model_get_info(h->model->model)->n_embed, n_rows = n;
-  if (pooling == MTX_POOL_NONE) {
+  embed_args a = check_embed(L);
+  int64_t width = mtx_model_get_info(h->model->model)->n_embed, n_rows = a.n;
+  if (a.pooling == MTX_POOL_NONE) {
     n_rows = 0;
-    for (lua_Integer i = 0; i < n; i++) n_rows += lens[i];
+    for (int i = 0; i < a.n; i++) n_rows += a.lens[i];
   }
   float *out = mtx_scratch(L, (size_t)(n_rows * width) * sizeof *out);
   mtx_err err;
-  if (mtx_engine_embed(h->pub.engine, ids, lens, (int)n, pooling, normalize, out, &err) != MTX_OK) return mtx_bind_fail(L, &err);
-  lua_createtable(L, (int)n, 0);
-  for (lua_Integer i = 0; i < n; i++) {
-    if (pooling == MTX_POOL_NONE) {
-      lua_createtable(L, (int)lens[i], 0);
-      for (int64_t k = 0; k < lens[i]; k++, out += width) {
-        push_floats(L, out, width);
-        lua_rawseti(L, -2, k + 1);
-      }
-    } else {
-      push_floats(L, out, width);
-      out += width;
-    }
-    lua_rawseti(L, -2, i + 1);
+  if (mtx_engine_embed(h->pub.engine, a.ids, a.lens, a.n, a.pooling, a.normalize, out, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  if (a.pooling != MTX_POOL_NONE) {
+    push_vectors(L, out, n_rows, width);
+    return 1;
   }
+  lua_createtable(L, a.n, 0);
+  for (int i = 0; i < a.n; i++) {
+    push_vectors(L, out, a.lens[i], width);
+    lua_rawseti(L, -2, i + 1);
+    out += a.lens[i] * width;
+  }
+  return 1;
+}
+
+// embed_submit(list of id lists [, {pooling, normalize}]) -> id; a done event brings `vectors`
+// (pooling "none": those of all tokens, input after input).
+static int l_engine_embed_submit(lua_State *L) {
+  handle *h = check(L, 1);
+  embed_args a = check_embed(L);
+  int64_t id;
+  mtx_err err;
+  if (mtx_engine_embed_submit(h->pub.engine, a.ids, a.lens, a.n, a.pooling, a.normalize, &id, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  lua_pushinteger(L, id);
   return 1;
 }
 
@@ -420,6 +451,7 @@ int mtx_bind_engine_open(lua_State *L) {
   static const luaL_Reg methods[] = {{"submit", l_engine_submit},   {"cancel", l_engine_cancel},       {"drain", l_engine_drain},
                                      {"fd", l_engine_fd},           {"wait", l_engine_wait},           {"set_policy", l_engine_set_policy},
                                      {"stats", l_engine_stats},     {"set_threads", l_engine_set_threads}, {"embed", l_engine_embed},
+                                     {"embed_submit", l_engine_embed_submit},
                                      {"session", mtx_bind_engine_session}, {"profile", l_engine_profile}, {"close", l_engine_close}, {NULL, NULL}};
   static const luaL_Reg events_meta[] = {{"__gc", l_events_gc}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_engine_open}, {NULL, NULL}};

@@ -27,7 +27,8 @@ static int64_t to_feed(const mtx_engine *e, const mtx_run *r) {
 static bool decodes(const mtx_engine *e, const mtx_run *r) { return !r->job && r->t_first > 0 && to_feed(e, r) == 1; }
 
 int mtx_run_compare(const mtx_run *a, const mtx_run *b) {
-  if ((a->job != NULL) != (b->job != NULL)) return a->job ? -1 : 1;  // somebody's thread is blocked on it
+  bool waits_a = a->job && !a->job->group, waits_b = b->job && !b->job->group;
+  if (waits_a != waits_b) return waits_a ? -1 : 1;  // somebody's thread is blocked on it
   if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
   if (a->priority != b->priority) return a->priority > b->priority ? -1 : 1;
   return 0;

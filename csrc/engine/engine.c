@@ -128,8 +128,13 @@ static void accept_inbox(mtx_engine *e, inbox *in) {
     sort_runs(e);
   }
   for (size_t c = 0; c < in->n_cancels; c++)
-    for (size_t i = 0; i < e->n_runs; i++)
-      if (e->runs[i]->id == in->cancels[c] && e->runs[i]->id) mtx_run_finish(e, e->runs[i], MTX_DONE_CANCELLED, NULL, NULL, NULL);
+    for (size_t i = 0; i < e->n_runs; i++) {
+      mtx_run *r = e->runs[i];
+      if (r->id && r->id == in->cancels[c]) mtx_run_finish(e, r, MTX_DONE_CANCELLED, NULL, NULL, NULL);
+      if (!mtx_embed_belongs(r, in->cancels[c])) continue;
+      mtx_fail(&err, MTX_ECANCELLED, "the embeddings were cancelled");
+      mtx_run_fail(e, r, &err);
+    }
   free(in->cancels);
   double now = mtx_now_ms();
   for (size_t i = 0; i < e->n_runs; i++) {

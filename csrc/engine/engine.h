@@ -90,6 +90,7 @@ typedef struct mtx_event {
   mtx_ids tokens;          // TOKEN
   mtx_token_logprob *logprobs; size_t n_logprobs, cap_logprobs;  // TOKEN; START: prompt tokens from the second on
   mtx_logprob *top; size_t n_top, cap_top;
+  float *vectors; int64_t n_vectors, vector_len;      // DONE of embeddings
   int64_t n_prompt, n_cached, n_generated;            // START: the first two; DONE: all
   double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE
   mtx_done_reason reason;
@@ -156,5 +157,9 @@ typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_NONE = 0, MTX_POOL_MEAN = 1, MTX_PO
 // the architecture has neither.
 mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
                           mtx_pooling pooling, bool normalize, float *out, mtx_err *err);
+// The same without waiting: one DONE event with the vectors follows (its n_prompt:
+// tokens of all inputs). Copies the tokens. mtx_engine_cancel(id) ends it.
+mtx_code mtx_engine_embed_submit(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
+                                 mtx_pooling pooling, bool normalize, int64_t *id, mtx_err *err);
 
 #endif

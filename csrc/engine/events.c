@@ -32,6 +32,7 @@ void mtx_event_free(mtx_event *ev) {
     mtx_ids_fini(&ev->tokens);
     free(ev->logprobs);
     free(ev->top);
+    free(ev->vectors);
     free(ev);
     ev = next;
   }
@@ -55,15 +56,19 @@ static void push(mtx_engine *e, mtx_event *ev) {
   e->events_tail = &ev->next;
 }
 
+void mtx_emit(mtx_engine *e, mtx_event *ev) {
+  pthread_mutex_lock(&e->lock);
+  push(e, ev);
+  pthread_mutex_unlock(&e->lock);
+}
+
 void mtx_emit_start(mtx_engine *e, mtx_run *r) {
   mtx_event *ev = r->start ? r->start : mtx_event_new(r, MTX_EVENT_START);
   r->start = NULL;
   r->started = true;
   if (!ev) return;
   ev->n_cached = r->n_cached;
-  pthread_mutex_lock(&e->lock);
-  push(e, ev);
-  pthread_mutex_unlock(&e->lock);
+  mtx_emit(e, ev);
 }
 
 void mtx_emit_token(mtx_engine *e, mtx_run *r, int32_t token, const char *text, size_t len,

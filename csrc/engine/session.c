@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Sessions and embeddings: commands to the engine's thread that their caller
-// waits for. Evaluations become runs and share steps with requests.
-#include <math.h>
+// Sessions: commands to the engine's thread that their caller waits for.
+// Evaluations become runs and share steps with requests.
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +22,10 @@ void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc) {
   if (job->embed && s->seq >= 0) {
     mtx_kv_seq_free(e->kv, s->seq);
     s->seq = -1;
+  }
+  if (job->group) {
+    mtx_embed_ended(e, job, rc);
+    return;
   }
   pthread_mutex_lock(&e->lock);
   job->rc = rc;
@@ -81,51 +84,31 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
   mtx_job_end(e, job, rc);
 }
 
-static void pool_end(const mtx_engine *e, mtx_job *job) {
-  size_t n = (size_t)e->n_embed;
-  if (job->pooling == MTX_POOL_MEAN)
-    for (size_t i = 0; i < n; i++) job->out[i] = (float)(job->sum[i] / (double)job->n);
-  if (!job->normalize) return;
-  double norm = 0;
-  for (size_t i = 0; i < n; i++) norm += (double)job->out[i] * job->out[i];
-  norm = sqrt(norm);
-  for (size_t i = 0; i < n && norm > 0; i++) job->out[i] = (float)(job->out[i] / norm);
-}
-
 void mtx_job_rows(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row) {
   mtx_job *job = r->job;
-  size_t n = (size_t)(job->embed ? e->n_embed : e->n_out);
-  bool last = i_token == (int64_t)r->tokens.len - 1;
-  if (job->embed && job->pooling == MTX_POOL_MEAN) {
-    for (size_t i = 0; i < n; i++) job->sum[i] += row[i];
-  } else {
-    size_t at = job->all ? (size_t)(i_token - job->base) : 0;
-    memcpy(job->out + at * n, row, n * sizeof *row);
-    last |= job->embed && !job->all;
-  }
-  if (!last) return;
   if (job->embed) {
-    if (!job->all) pool_end(e, job);
-    for (size_t i = 0; i < n * (job->all ? (size_t)job->n : 1); i++)
-      if (!isfinite(job->out[i])) {
-        mtx_job_end(e, job, mtx_fail(&job->err, MTX_ENUMERIC, "the model gave a value that is not a finite number"));
-        return;
-      }
+    mtx_embed_row(e, r, i_token, row);
+    return;
   }
-  mtx_job_end(e, job, MTX_OK);
+  size_t n = (size_t)e->n_out;
+  memcpy(job->out + (job->all ? (size_t)(i_token - job->base) * n : 0), row, n * sizeof *row);
+  if (i_token == (int64_t)r->tokens.len - 1) mtx_job_end(e, job, MTX_OK);
 }
 
 // ---- on the caller's -------------------------------------------------------------
 
-// Hands in n jobs and waits for all of them.
-static mtx_code run_jobs(mtx_engine *e, mtx_job *jobs, size_t n, mtx_err *err) {
-  pthread_mutex_lock(&e->lock);
+void mtx_jobs_hand_in(mtx_engine *e, mtx_job *jobs, size_t n) {
   for (size_t i = 0; i < n; i++) {
     jobs[i].next = NULL;
     *e->jobs_tail = &jobs[i];
     e->jobs_tail = &jobs[i].next;
   }
   pthread_cond_signal(&e->work_cond);
+}
+
+mtx_code mtx_jobs_run(mtx_engine *e, mtx_job *jobs, size_t n, mtx_err *err) {
+  pthread_mutex_lock(&e->lock);
+  mtx_jobs_hand_in(e, jobs, n);
   for (size_t i = 0; i < n; i++)
     while (!jobs[i].done) pthread_cond_wait(&e->done_cond, &e->lock);
   pthread_mutex_unlock(&e->lock);
@@ -161,7 +144,7 @@ void mtx_session_close(mtx_session *s) {
   if (!s) return;
   mtx_engine *e = s->engine;
   mtx_job job = {.kind = MTX_JOB_CLOSE, .session = s};
-  (void)run_jobs(e, &job, 1, NULL);  // closing cannot fail
+  (void)mtx_jobs_run(e, &job, 1, NULL);  // closing cannot fail
   pthread_mutex_lock(&e->lock);
   e->n_sessions--;
   pthread_mutex_unlock(&e->lock);
@@ -172,7 +155,7 @@ void mtx_session_close(mtx_session *s) {
 
 int64_t mtx_session_n_tokens(const mtx_session *s) { return (int64_t)s->tokens.len; }
 
-static mtx_code check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n, mtx_err *err) {
+mtx_code mtx_check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n, mtx_err *err) {
   if (n < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "there are none");
   for (int64_t i = 0; i < n; i++)
     if (tokens[i] < 0 || tokens[i] >= e->n_vocab)
@@ -183,12 +166,12 @@ static mtx_code check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t
 mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool all, const float **logits, mtx_err *err) {
   mtx_engine *e = s->engine;
   size_t want;
-  mtx_code rc = check_tokens(e, tokens, n, err);
+  mtx_code rc = mtx_check_tokens(e, tokens, n, err);
   if (rc) return rc;
   if (__builtin_mul_overflow(all ? (size_t)n : 1, (size_t)e->n_out, &want)) return mtx_fail(err, MTX_ELIMIT, "too many rows of logits");
   if ((rc = mtx_grow(&s->logits, &s->cap_logits, want, sizeof *s->logits, err))) return rc;
   mtx_job job = {.kind = MTX_JOB_EVAL, .session = s, .tokens = tokens, .n = n, .all = all, .out = s->logits};
-  if ((rc = run_jobs(e, &job, 1, err))) return rc;
+  if ((rc = mtx_jobs_run(e, &job, 1, err))) return rc;
   *logits = s->logits;
   return MTX_OK;
 }
@@ -197,7 +180,7 @@ mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err) {
   mtx_code rc = session_new(s->engine, out, err);
   if (rc) return rc;
   mtx_job job = {.kind = MTX_JOB_FORK, .session = s, .other = *out};
-  if ((rc = run_jobs(s->engine, &job, 1, err))) {
+  if ((rc = mtx_jobs_run(s->engine, &job, 1, err))) {
     mtx_session_close(*out);
     *out = NULL;
   }
@@ -208,54 +191,15 @@ mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err) {
   if (n < 0 || n > (int64_t)s->tokens.len)
     return mtx_fail(err, MTX_EINVAL, "cannot rewind to %lld; the session has %lld tokens", (long long)n, (long long)s->tokens.len);
   mtx_job job = {.kind = MTX_JOB_REWIND, .session = s, .n = n};
-  return run_jobs(s->engine, &job, 1, err);
-}
-
-static mtx_code pooling_of(const mtx_engine *e, mtx_pooling *p, mtx_err *err) {
-  const mtx_model_info *info = mtx_model_get_info(e->model);
-  if (!info->n_embed) return mtx_fail(err, MTX_EUNSUPPORTED, "this architecture gives no hidden state to make embeddings of");
-  if (*p == MTX_POOL_MODEL) {
-    // Without the key: encoders were trained with the mean; of a decoder only the last token has seen the whole text.
-    bool known = info->pooling >= MTX_POOL_MEAN && info->pooling <= MTX_POOL_LAST;
-    *p = known ? (mtx_pooling)info->pooling : info->has_logits ? MTX_POOL_LAST : MTX_POOL_MEAN;
-  }
-  if (*p < MTX_POOL_NONE || *p > MTX_POOL_LAST) return mtx_fail_at(err, MTX_EINVAL, NULL, "pooling", 0, "%d is unknown", (int)*p);
-  return MTX_OK;
-}
-
-mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
-                          mtx_pooling pooling, bool normalize, float *out, mtx_err *err) {
-  mtx_code rc = pooling_of(e, &pooling, err);
-  for (int i = 0; i < n && !rc; i++) rc = check_tokens(e, tokens[i], n_tokens[i], err);
-  if (rc || n <= 0) return rc;
-  mtx_job *jobs = calloc((size_t)n, sizeof *jobs);
-  mtx_session *s = calloc((size_t)n, sizeof *s);
-  double *sums = calloc((size_t)n * (size_t)e->n_embed, sizeof *sums);
-  if (jobs && s && sums) {
-    size_t width = (size_t)e->n_embed, at = 0;
-    for (int i = 0; i < n; i++) {
-      s[i] = (mtx_session){.engine = e, .seq = -1};
-      jobs[i] = (mtx_job){.kind = MTX_JOB_EVAL, .session = &s[i], .tokens = tokens[i], .n = n_tokens[i], .embed = true, .pooling = pooling,
-                          .all = pooling == MTX_POOL_NONE, .normalize = normalize, .out = out + at, .sum = sums + (size_t)i * width};
-      at += pooling == MTX_POOL_NONE ? (size_t)n_tokens[i] * width : width;
-    }
-    rc = run_jobs(e, jobs, (size_t)n, err);
-    for (int i = 0; i < n; i++) mtx_ids_fini(&s[i].tokens);
-  } else {
-    rc = mtx_fail(err, MTX_ENOMEM, "no memory for %d embeddings", n);
-  }
-  free(jobs);
-  free(s);
-  free(sums);
-  return rc;
+  return mtx_jobs_run(s->engine, &job, 1, err);
 }
 
 bool mtx_engine_check(mtx_engine *e) {
   mtx_job job = {.kind = MTX_JOB_CHECK};
-  return run_jobs(e, &job, 1, NULL) == MTX_OK && job.ok_check;
+  return mtx_jobs_run(e, &job, 1, NULL) == MTX_OK && job.ok_check;
 }
 
 int mtx_engine_profile(mtx_engine *e, bool on, mtx_profile_row *rows, int cap) {
   mtx_job job = {.kind = MTX_JOB_PROFILE, .profile_on = on, .profile = rows, .n_profile = cap};
-  return run_jobs(e, &job, 1, NULL) == MTX_OK ? job.n_profile : 0;
+  return mtx_jobs_run(e, &job, 1, NULL) == MTX_OK ? job.n_profile : 0;
 }

@@ -72,6 +72,7 @@ typedef struct mtx_job {
   mtx_code rc;
   mtx_err err;
   bool done;                      // shared
+  struct mtx_embed_group *group;  // nobody waits: its event tells the end
   mtx_run *run;                   // EVAL: freed by the engine, since the caller's job may be gone by then
 } mtx_job;
 
@@ -124,7 +125,10 @@ struct mtx_engine {
 
 double mtx_now_ms(void);  // monotonic
 
+typedef struct mtx_embed_group mtx_embed_group;
+
 // events.c: called by the engine's thread without the lock.
+void mtx_emit(mtx_engine *e, mtx_event *ev);  // takes ev
 void mtx_emit_start(mtx_engine *e, mtx_run *r);
 void mtx_emit_token(mtx_engine *e, mtx_run *r, int32_t token, const char *text, size_t len,
                     const mtx_token_logprob *lp, const mtx_logprob *top);
@@ -154,6 +158,15 @@ int mtx_run_compare(const mtx_run *a, const mtx_run *b);  // order in which runs
 // session.c: jobs.
 void mtx_job_start(mtx_engine *e, mtx_job *job);
 void mtx_job_rows(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);  // one output row of an evaluation
+void mtx_jobs_hand_in(mtx_engine *e, mtx_job *jobs, size_t n);  // with the lock held, on a caller's thread
+mtx_code mtx_jobs_run(mtx_engine *e, mtx_job *jobs, size_t n, mtx_err *err);  // hands in and waits for all of them
+mtx_code mtx_check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n, mtx_err *err);
+
+// embed.c: evaluations whose rows are pooled to vectors.
+void mtx_embed_row(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);
+void mtx_embed_ended(mtx_engine *e, mtx_job *job, mtx_code rc);  // an input of a group
+bool mtx_embed_belongs(const mtx_run *r, int64_t id);            // to the group of that id
+
 bool mtx_engine_check(mtx_engine *e);  // on a caller's thread: counts every page
 void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc);          // wakes the caller
 bool mtx_engine_add_run(mtx_engine *e, mtx_run *r);  // false without memory

@@ -164,6 +164,12 @@ local function done(e, r, reason, extra)
   emit(e, ev)
 end
 
+function fake.let_go_embeds()
+  local list = fake.embeds
+  fake.embeds = {}
+  for _, held in ipairs(list) do emit(held.engine, held.event) end
+end
+
 local function pieces_of(text)
   local out = {}
   for s in text:gmatch("[^%s%p\128-\255]*[%s%p]?[\128-\255]*") do
@@ -246,8 +252,26 @@ function Engine:submit(args)
   return r.id
 end
 
+-- The vectors of model:embed as an event, at once or with fake.let_go_embeds().
+function Engine:embed_submit(lists, options)
+  local id = self.next_id
+  self.next_id = id + 1
+  local vectors = self.model:embed(lists, options)
+  if options.pooling == "none" then
+    local flat = {}
+    for _, rows in ipairs(vectors) do table.move(rows, 1, #rows, #flat + 1, flat) end
+    vectors = flat
+  end
+  fake.embeds[#fake.embeds + 1] = { id = id, engine = self, event = { id = id, kind = "done", reason = "stop", vectors = vectors } }
+  if not fake.hold_embeds then fake.let_go_embeds() end
+  return id
+end
+
 function Engine:cancel(id)
   fake.cancelled = (fake.cancelled or 0) + 1
+  for _, held in ipairs(fake.embeds) do
+    if held.id == id then held.event = { id = id, kind = "done", reason = "cancelled" } end
+  end
   local r = self.running[id]
   if r then return done(self, r, "cancelled") end
   for i, w in ipairs(self.waiting) do
@@ -318,6 +342,7 @@ end
 function fake.reset()
   fake.reply, fake.load_error, fake.cancelled, fake.strict_system, fake.loads, fake.engines = nil, nil, nil, nil, 0, {}
   fake.hold_loads, fake.hold_drops, fake.held, fake.tasks = nil, nil, {}, {}
+  fake.hold_embeds, fake.embeds = nil, {}
 end
 
 return fake

@@ -179,6 +179,53 @@ function TestModel:test_close_order()
   lu.assertError(model.tokenize, model, "x")
 end
 
+TestEmbedSubmit = {}
+
+local function event_of(engine, id)
+  for _ = 1, 1000 do
+    engine:wait(10)
+    for _, ev in ipairs(engine:drain()) do
+      if ev.id == id then return ev end
+    end
+  end
+end
+
+function TestEmbedSubmit:test_vectors_come_as_an_event_and_are_the_same()
+  local model <close> = assert(mtx.load(MINILM))
+  local engine = assert(model:engine())
+  local lists = {}
+  for i = 1, 20 do lists[i] = assert(model:tokenize(("a text of some words "):rep(i), { add_special = true })) end
+  local ev = event_of(engine, assert(engine:embed_submit(lists, { pooling = "mean" })))
+  lu.assertEquals({ ev.kind, ev.reason }, { "done", "stop" })
+  lu.assertEquals(ev.vectors, assert(engine:embed(lists, { pooling = "mean" })))
+  local none, flat = assert(engine:embed({ lists[1], lists[2] }, { pooling = "none" })), {}
+  for _, rows in ipairs(none) do table.move(rows, 1, #rows, #flat + 1, flat) end
+  lu.assertEquals(event_of(engine, assert(engine:embed_submit({ lists[1], lists[2] }, { pooling = "none" }))).vectors, flat)
+end
+
+function TestEmbedSubmit:test_cancel_errors_and_close()
+  local model <close> = assert(mtx.load(MINILM))
+  local engine = assert(model:engine())
+  local long = {}
+  for i = 1, 400 do long[i] = assert(model:tokenize(("word "):rep(120), { add_special = true })) end
+  local id = assert(engine:embed_submit(long))
+  engine:cancel(id)
+  local ev = event_of(engine, id)
+  lu.assertEquals({ ev.reason, ev.vectors }, { "cancelled", nil })
+  local _, message, code = engine:embed_submit({})
+  lu.assertEquals(code, "invalid")
+  _, message, code = engine:embed_submit({ { 1, 99999999 } })
+  lu.assertEquals(code, "invalid")
+  local too_long = {}
+  for i = 1, 5000 do too_long[i] = 5 end
+  ev = event_of(engine, assert(engine:embed_submit({ long[1], too_long })))
+  lu.assertEquals(ev.reason, "error")
+  lu.assertStrContains(ev.message, "5000")
+  lu.assertTrue(engine:stats(true).kv_ok)
+  lu.assertEquals(engine:stats().pages_free, engine:stats().pages_total)
+  assert(engine:embed_submit(long)) -- the engine may be closed meanwhile
+end
+
 TestTasks = {}
 
 function TestTasks:test_a_model_loaded_on_a_thread_is_the_same()

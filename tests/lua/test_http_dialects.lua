@@ -210,6 +210,33 @@ function TestEmbeddings:test_large_batch_leaves_the_loop_free()
   c:close()
 end
 
+function TestEmbeddings:test_the_engine_computes_and_the_loop_goes_on()
+  post("/api/embed", { model = "minilm", input = "a" })
+  fake.hold_embeds = true
+  local input = {}
+  for i = 1, 30 do input[i] = ("x"):rep(100) end
+  local function send()
+    local body = cjson.encode({ model = "minilm", input = input })
+    local c = client.connect(port)
+    c:send("POST /v1/embeddings HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+    return c
+  end
+  local a = send()
+  lu.assertTrue(client.wait(function() return #fake.embeds == 1 end))
+  local b = send() -- a second request shares the engine, slice by slice
+  lu.assertTrue(client.wait(function() return #fake.embeds == 2 end))
+  lu.assertEquals(client.request(port, "GET", "/health").status, 200)
+  lu.assertEquals(#fake.embeds, 2)
+  a:close() -- hanging up cancels what runs
+  lu.assertTrue(client.wait(function() return fake.cancelled == 1 end))
+  fake.hold_embeds = nil
+  fake.let_go_embeds()
+  b:until_closed(5000)
+  lu.assertEquals(#cjson.decode(b:responses()[1].body).data, 30)
+  b:close()
+  lu.assertEquals({ ctx.pool:list()[1].inflight, next(ctx.pool:list()[1].handlers) }, { 0, nil })
+end
+
 TestResponses = {}
 function TestResponses:setUp() start({ api_key = "a,b" }) end
 TestResponses.tearDown = stop

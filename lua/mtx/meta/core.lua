@@ -173,6 +173,9 @@ function engine:set_threads(n) end
 function engine:profile(on) end
 ---Vectors of lists of ids. Options: pooling (model, none = a list per token, mean, cls, last), normalize.
 function engine:embed(lists, options) end
+---The same without waiting: a done event brings them as `vectors`, one after the other. Returns its id.
+---@return integer|nil, string?, string?
+function engine:embed_submit(lists, options) end
 ---@return mtx.session|nil, string?, string?
 function engine:session() end
 function engine:close() end

@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: MIT
--- Embeddings: texts or token lists -> vectors, a slice of the batch per turn of
--- the loop, so that other requests are answered in between.
+-- Embeddings: texts or token lists -> vectors. The engine's thread computes them,
+-- a slice at a time, so that several requests share it.
 local uv = require("luv")
 local check = require("mtx.api.check")
 local generate = require("mtx.generate")
 
 local embed = {}
 
--- Tokens computed per turn of the loop.
+-- Tokens of one slice.
 local SLICE = 1024
 
 local function tokens_of(loaded, input, i, req)
@@ -64,47 +64,57 @@ function embed.run(ctx, x, req, done)
     n_tokens = n_tokens + #lists[i]
   end
   ctx.pool:hold(loaded)
-  local vectors, at = {}, 1
-  local timer = uv.new_timer()
+  local vectors, at, batch, id = {}, 1, nil, nil
   local function stop()
-    timer:close()
+    if not batch then return end
+    batch = nil
     ctx.pool:release(loaded, req.keep_alive)
   end
-  local function step()
-    if x.gone then return stop() end
-    local batch, size = {}, 0
+  local function fail(message, code)
+    stop()
+    ctx.app:refuse(x, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message))
+  end
+  -- What the engine gave for the batch: with "none" one vector per token, input after input.
+  local function take(got)
+    local from = 1
+    for _, ids in ipairs(batch) do
+      local v = got[from]
+      if req.pooling == "none" then v = table.move(got, from, from + #ids - 1, 1, {}) end
+      from = from + (req.pooling == "none" and #ids or 1)
+      vectors[#vectors + 1] = req.dimensions and shorten(v, req.dimensions) or v
+    end
+  end
+  local submit
+  local function ended(ev)
+    loaded.handlers[id] = nil
+    if x.gone or ev.reason == "cancelled" then return stop() end
+    if ev.reason == "error" then return fail(ev.message, ev.code) end
+    take(ev.vectors)
+    if at <= #lists then return submit() end
+    stop()
+    ctx.limits:charge(req.key, n_tokens)
+    ctx.on_embed(loaded, n_tokens)
+    done(vectors, { n_tokens = n_tokens, load_ms = load_ms, total_ms = (uv.hrtime() - t0) / 1e6, model = loaded })
+  end
+  function submit()
+    batch = {}
+    local size = 0
     while at <= #lists and (size == 0 or size + #lists[at] <= SLICE) do
       batch[#batch + 1] = lists[at]
       size = size + #lists[at]
       at = at + 1
     end
-    local out, message, code = {}, nil, nil
-    if #batch > 0 then
-      out, message, code = loaded.model:embed(batch, { normalize = req.normalize ~= false, pooling = req.pooling })
-    end
-    if not out then
-      stop()
-      return ctx.app:refuse(x, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message))
-    end
-    for _, v in ipairs(out) do
-      for k = 1, req.pooling == "none" and 0 or math.min(#v, 4) do
-        if v[k] ~= v[k] then
-          stop()
-          return ctx.app:refuse(x, 500, "the model gave a vector that is not a number")
-        end
-      end
-      vectors[#vectors + 1] = req.dimensions and shorten(v, req.dimensions) or v
-    end
-    if at > #lists then
-      stop()
-      ctx.limits:charge(req.key, n_tokens)
-      ctx.on_embed(loaded, n_tokens)
-      done(vectors, { n_tokens = n_tokens, load_ms = load_ms, total_ms = (uv.hrtime() - t0) / 1e6, model = loaded })
+    local message, code
+    id, message, code = loaded.engine:embed_submit(batch, { normalize = req.normalize ~= false, pooling = req.pooling })
+    if not id then return fail(message, code) end
+    loaded.handlers[id] = function(ev)
+      if not ctx.app:guard(x, ended, ev) then stop() end
     end
   end
-  timer:start(0, 1, function()
-    if not ctx.app:guard(x, step) and not timer:is_closing() then stop() end
-  end)
+  x.on_abort = function()
+    if id then loaded.engine:cancel(id) end
+  end
+  submit()
 end
 
 return embed
