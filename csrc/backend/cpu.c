@@ -37,14 +37,25 @@ static uint64_t step_bytes(const mtx_plan *p, const mtx_step_desc *s) {
   return n;
 }
 
+static const mtx_attn *attention_behind(const mtx_step_desc *s) {
+  while (s->own_heads) s++;
+  return &s->u.attn;
+}
+
 static void walk(mtx_cpu *c, const mtx_exec *x, int ith, int nth) {
   mtx_work w = {.c = c, .x = x, .ith = ith, .nth = nth, .scratch = c->scratch + (size_t)ith * c->scratch_floats};
   mtx_backend_profile *prof = ith == 0 ? c->base.profile : NULL;
   for (int i = 0; i < c->plan->n_steps; i++) {
     const mtx_step_desc *s = &c->plan->step[i];
+    if (s->own_heads && mtx_cpu_heads_alone(x, attention_behind(s))) continue;
+    if (s->own_rows && mtx_val_rows(c, s->out[0]) <= MTX_OWN_ROWS && nth > 1) {
+      w.own = s;
+      continue;
+    }
     uint64_t t0 = prof ? now_ns() : 0;
     w.ticket = &c->ticket[i];
     ops[s->op](s, &w);
+    w.own = NULL;
     mtx_barrier_wait(&c->barrier, (unsigned)nth);
     if (prof) {
       prof->ns[s->op] += now_ns() - t0;
@@ -109,6 +120,7 @@ static size_t scratch_need(const mtx_plan *p) {
     size_t n = s->op == MTX_OP_ATTENTION ? mtx_cpu_attention_scratch(s)
                : s->op == MTX_OP_NORM || s->op == MTX_OP_DELTA_RULE ? (size_t)p->val[s->out[0]].n
                                          : mtx_cpu_matmul_scratch(p, s);
+    if (s->own_rows) n = mtx_cpu_own_rows_scratch(p, s);
     if (n > need) need = n;
   }
   return (need + 15) / 16 * 16;

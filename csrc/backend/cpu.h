@@ -32,7 +32,10 @@ typedef struct mtx_work {
   int ith, nth;
   float *scratch;                 // this thread's
   _Atomic int32_t *ticket;        // of this plan step
+  const mtx_step_desc *own;       // matmul: the step before it, whose rows this thread makes for itself, or NULL
 } mtx_work;
+
+enum { MTX_OWN_ROWS = 4 };        // most rows that every thread makes for itself instead of waiting for the others
 
 typedef void (*mtx_cpu_op)(const mtx_step_desc *s, const mtx_work *w);
 
@@ -89,8 +92,17 @@ void mtx_cpu_conv(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_ssm_scan(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_delta_rule(const mtx_step_desc *s, const mtx_work *w);
 
+// Row r of a step that mtx_step_desc.own_rows marks, into dst; tmp: as many floats as the step's input has.
+void mtx_cpu_own_row(const mtx_step_desc *s, const mtx_work *w, int64_t r, float *tmp, float *dst);
+// What a step that mtx_step_desc.own_heads marks does for KV head h of n_head_kv, in row r.
+void mtx_cpu_own_head(const mtx_step_desc *s, const mtx_work *w, int64_t r, int h, int n_head_kv);
+// Is a step's attention done with all that its heads need first (mtx_step_desc.own_heads)?
+bool mtx_cpu_heads_alone(const mtx_exec *x, const mtx_attn *a);
+void mtx_cpu_kv_store_head(const mtx_step_desc *s, const mtx_work *w, int64_t r, int h);
+
 // Scratch floats a thread needs for this plan's ops.
 size_t mtx_cpu_attention_scratch(const mtx_step_desc *s);
 size_t mtx_cpu_matmul_scratch(const mtx_plan *p, const mtx_step_desc *s);
+size_t mtx_cpu_own_rows_scratch(const mtx_plan *p, const mtx_step_desc *s);
 
 #endif

@@ -5,20 +5,22 @@
 #include "backend/cpu.h"
 #include "kern/attn.h"
 
-void mtx_cpu_kv_store(const mtx_step_desc *s, const mtx_work *w) {
+void mtx_cpu_kv_store_head(const mtx_step_desc *s, const mtx_work *w, int64_t r, int h) {
   const mtx_kv_layout *kv = &w->c->plan->kv;
   const mtx_kv_layer *l = &kv->layer[s->kv_layer];
-  const mtx_attn_kernels *kern = mtx_attn_get();
-  const float *k = mtx_val_ptr(w->c, s->in[0]), *v = mtx_val_ptr(w->c, s->in[1]);
-  int64_t ldk = mtx_val_stride(w->c, s->in[0]), ldv = mtx_val_stride(w->c, s->in[1]), a, b;
-  mtx_share((int64_t)w->x->n_rows * l->n_head_kv, 1, w->ith, w->nth, &a, &b);
-  for (int64_t i = a; i < b; i++) {
-    int64_t r = i / l->n_head_kv, h = i % l->n_head_kv;
-    int32_t pos = w->x->pos[r];
-    uint8_t *page = w->x->seq[w->x->row_seq[r]].pages[l->group][pos / MTX_PAGE_TOKENS];
-    kern->store(kv->type, k + r * ldk + h * l->dk, v + r * ldv + h * l->dv, l->dk, l->dv, pos % MTX_PAGE_TOKENS,
-                page + l->k_off + (size_t)h * l->k_head_bytes, page + l->v_off + (size_t)h * l->v_head_bytes);
-  }
+  const float *k = mtx_val_ptr(w->c, s->in[0]) + r * mtx_val_stride(w->c, s->in[0]);
+  const float *v = mtx_val_ptr(w->c, s->in[1]) + r * mtx_val_stride(w->c, s->in[1]);
+  int32_t pos = w->x->pos[r];
+  uint8_t *page = w->x->seq[w->x->row_seq[r]].pages[l->group][pos / MTX_PAGE_TOKENS];
+  mtx_attn_get()->store(kv->type, k + h * l->dk, v + h * l->dv, l->dk, l->dv, pos % MTX_PAGE_TOKENS,
+                        page + l->k_off + (size_t)h * l->k_head_bytes, page + l->v_off + (size_t)h * l->v_head_bytes);
+}
+
+void mtx_cpu_kv_store(const mtx_step_desc *s, const mtx_work *w) {
+  int n_head_kv = w->c->plan->kv.layer[s->kv_layer].n_head_kv;
+  int64_t a, b;
+  mtx_share((int64_t)w->x->n_rows * n_head_kv, 1, w->ith, w->nth, &a, &b);
+  for (int64_t i = a; i < b; i++) mtx_cpu_kv_store_head(s, w, i / n_head_kv, (int)(i % n_head_kv));
 }
 
 size_t mtx_cpu_attention_scratch(const mtx_step_desc *s) {
@@ -67,12 +69,23 @@ static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, i
                         .pages = q->pages[j->layer->group], .k_off = j->layer->k_off + (size_t)hkv * j->layer->k_head_bytes,
                         .v_off = j->layer->v_off + (size_t)hkv * j->layer->v_head_bytes, .n = n, .query = query, .scratch = w->scratch};
   j->kern->tile(&tile);
+  for (int64_t i = i0; i < i1 && j->s->encoded; i++) {
+    int64_t row = q->row0 + i / per, head = hkv * per + i % per;
+    mtx_act_encode(MTX_ACT_Q8, mtx_val_ptr(w->c, j->s->out[0]) + row * mtx_val_stride(w->c, j->s->out[0]), mtx_val_n(w->c, j->s->out[0]),
+                   head * a->dv / 32, (head + 1) * a->dv / 32, mtx_val_ptr(w->c, j->s->encoded) + row * mtx_val_stride(w->c, j->s->encoded));
+  }
+}
+
+// Every sequence has one row: a KV head of it is one tile, and no other head reads what it stores.
+bool mtx_cpu_heads_alone(const mtx_exec *x, const mtx_attn *a) {
+  return x->n_rows == x->n_seqs && a->n_head / a->n_head_kv <= MTX_ATTN_MAX_TILE;
 }
 
 void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
   const mtx_attn *a = &s->u.attn;
   job j = {s, w, &w->c->plan->kv.layer[s->kv_layer], mtx_attn_get()};
   int per = a->n_head / a->n_head_kv;
+  bool alone = mtx_cpu_heads_alone(w->x, a);
   // Big tiles share the unpacking of pages; smaller ones keep all threads busy when
   // there are few queries. The heads of one row and KV head stay together.
   int64_t tile = (int64_t)w->x->n_rows * a->n_head / (4 * w->nth);
@@ -85,6 +98,7 @@ void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
     for (int64_t i0 = 0; i0 < n; i0 += tile)
       for (int h = 0; h < a->n_head_kv; h++, unit++)
         if (unit == mine) {  // tiles grow with their position: threads take them as they come
+          for (int k = alone ? s->n_own_heads : 0; k > 0; k--) mtx_cpu_own_head(s - k, w, q->row0, h, a->n_head_kv);
           run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n);
           mine = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed);
         }

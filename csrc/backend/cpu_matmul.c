@@ -19,22 +19,65 @@ static int64_t rows_end(const mtx_weight *m, int64_t g) {
   return r < m->n_out ? r : m->n_out;
 }
 
-// Groups [a, b) of the step's matrices laid end to end.
-static void matmul_part(const mtx_step_desc *s, const mtx_work *w, int64_t a, int64_t b) {
+static int64_t n_groups(const mtx_step_desc *s, const mtx_work *w, int i) { return mtx_weight_n_groups(&w->c->plan->weight[s->w[i]].mat[0]); }
+
+// The columns that a step's matrices multiply: act[stride bytes] each.
+typedef struct {
+  const void *act;
+  size_t stride;
+  int64_t n;
+} columns;
+
+static size_t own_row_floats(const mtx_plan *p, const mtx_step_desc *s) {
+  return (size_t)(p->val[s->encoded ? s->encoded : s->out[0]].n + 15) / 16 * 16;
+}
+
+static size_t own_tmp_floats(const mtx_plan *p, const mtx_step_desc *s) { return (size_t)(p->val[s->in[0]].n + 15) / 16 * 16; }
+
+size_t mtx_cpu_own_rows_scratch(const mtx_plan *p, const mtx_step_desc *s) {
+  return own_tmp_floats(p, s) + MTX_OWN_ROWS * own_row_floats(p, s);
+}
+
+static columns columns_of(const mtx_step_desc *s, const mtx_work *w) {
+  int64_t n = mtx_val_rows(w->c, s->out[0]);
+  if (!w->own) return (columns){mtx_val_ptr(w->c, s->in[0]), (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float), n};
+  size_t row = own_row_floats(w->c->plan, w->own);
+  float *dst = w->scratch + own_tmp_floats(w->c->plan, w->own);
+  for (int64_t r = 0; r < n; r++) mtx_cpu_own_row(w->own, w, r, w->scratch, dst + (size_t)r * row);
+  return (columns){dst, row * sizeof(float), n};
+}
+
+// Groups [g0, g1) of the step's ith matrix.
+static void matmul_groups(const mtx_step_desc *s, const mtx_work *w, const columns *x, int i, int64_t g0, int64_t g1) {
   const mtx_plan *p = w->c->plan;
-  const float *x = mtx_val_ptr(w->c, s->in[0]);
-  size_t stride = (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float);
-  int64_t n_cols = mtx_val_rows(w->c, s->out[0]), first = 0;
+  const mtx_weight *m = &p->weight[s->w[i]].mat[0];
+  float *y = mtx_val_ptr(w->c, s->out[i]);
+  int64_t ldy = mtx_val_stride(w->c, s->out[i]);
+  mtx_matmul(m, g0, g1, x->act, x->stride, x->n, y, ldy, s->accumulate[i]);
+  add_bias(y, ldy, x->n, s->b[i] ? p->weight[s->b[i]].vec : NULL, g0 * MTX_GROUP, rows_end(m, g1));
+}
+
+// Groups [a, b) of the step's matrices laid end to end.
+static void matmul_part(const mtx_step_desc *s, const mtx_work *w, const columns *x, int64_t a, int64_t b) {
+  int64_t first = 0;
   for (int i = 0; i < s->n_w; i++) {
-    const mtx_weight *m = &p->weight[s->w[i]].mat[0];
-    int64_t n = mtx_weight_n_groups(m), g0 = a > first ? a - first : 0, g1 = b - first < n ? b - first : n;
-    if (g0 < g1) {
-      float *y = mtx_val_ptr(w->c, s->out[i]);
-      int64_t ldy = mtx_val_stride(w->c, s->out[i]);
-      mtx_matmul(m, g0, g1, x, stride, n_cols, y, ldy, s->accumulate[i]);
-      add_bias(y, ldy, n_cols, s->b[i] ? p->weight[s->b[i]].vec : NULL, g0 * MTX_GROUP, rows_end(m, g1));
-    }
+    int64_t n = n_groups(s, w, i), g0 = a > first ? a - first : 0, g1 = b - first < n ? b - first : n;
+    if (g0 < g1) matmul_groups(s, w, x, i, g0, g1);
     first += n;
+  }
+}
+
+// Pairs of groups [a, b) of gate and up, and the activation of their rows: whole blocks of 32.
+static void gated_part(const mtx_step_desc *s, const mtx_work *w, const columns *x, int64_t a, int64_t b) {
+  mtx_cpu *c = w->c;
+  int64_t n = n_groups(s, w, 0), g1 = 2 * b < n ? 2 * b : n, r0 = 2 * a * MTX_GROUP, r1 = rows_end(&c->plan->weight[s->w[0]].mat[0], g1);
+  for (int i = 0; i < 2; i++) matmul_groups(s, w, x, i, 2 * a, g1);
+  for (int64_t r = 0; r < x->n; r++) {
+    float *y = mtx_val_ptr(c, s->glu) + r * mtx_val_stride(c, s->glu);
+    mtx_vec.glu(s->unary, mtx_val_ptr(c, s->out[0]) + r * mtx_val_stride(c, s->out[0]) + r0,
+                mtx_val_ptr(c, s->out[1]) + r * mtx_val_stride(c, s->out[1]) + r0, y + r0, r1 - r0);
+    if (s->encoded)
+      mtx_act_encode(MTX_ACT_Q8, y, mtx_val_n(c, s->glu), r0 / 32, r1 / 32, mtx_val_ptr(c, s->encoded) + r * mtx_val_stride(c, s->encoded));
   }
 }
 
@@ -43,12 +86,14 @@ static void matmul_part(const mtx_step_desc *s, const mtx_work *w, int64_t a, in
 // takes one long piece: the memory is then read as a stream.
 void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
   int64_t total = 0;
-  for (int i = 0; i < s->n_w; i++) total += mtx_weight_n_groups(&w->c->plan->weight[s->w[i]].mat[0]);
+  for (int i = 0; i < s->n_w; i++) total += n_groups(s, w, i);
+  if (s->glu) total = (n_groups(s, w, 0) + 1) / 2;
   if (mtx_val_rows(w->c, s->out[0]) == 0) return;
-  int pieces = w->nth == 1 ? 1 : mtx_val_rows(w->c, s->out[0]) < 16 ? w->nth : 8 * w->nth;
+  columns x = columns_of(s, w);
+  int pieces = w->nth == 1 ? 1 : x.n < 16 ? w->nth : 8 * w->nth;
   int64_t piece = (total + pieces - 1) / pieces;
   for (int64_t a; (a = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed) * piece) < total;)
-    matmul_part(s, w, a, a + piece < total ? a + piece : total);
+    (s->glu ? gated_part : matmul_part)(s, w, &x, a, a + piece < total ? a + piece : total);
 }
 
 // ---- one matrix per head -----------------------------------------------------------

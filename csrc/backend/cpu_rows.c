@@ -79,12 +79,17 @@ static void norm_chunk(const mtx_step_desc *s, const mtx_work *w, const float *x
   else mtx_vec.l2norm(x, s->f[0], y, s->n);
 }
 
+// Floats [c0, c1) of row r: whole chunks.
+static void norm_chunks(const mtx_step_desc *s, const mtx_work *w, int64_t r, int64_t c0, int64_t c1) {
+  for (int64_t c = c0; c < c1; c += s->n) norm_chunk(s, w, IN(0, r) + c, OUT(r) + c, c);
+}
+
 void mtx_cpu_norm(const mtx_step_desc *s, const mtx_work *w) {
   int64_t n = mtx_val_n(w->c, s->out[0]);
   span p = SPAN(s->n == n ? 32 : s->n);
   for (int64_t r = p.r0; r < p.r1; r++) {
     if (s->n < n) {
-      for (int64_t c = p.c0; c < p.c1; c += s->n) norm_chunk(s, w, IN(0, r) + c, OUT(r) + c, c);
+      norm_chunks(s, w, r, p.c0, p.c1);
     } else if (p.c0 == 0 && p.c1 == n) {
       norm_chunk(s, w, IN(0, r), OUT(r), 0);
     } else if (p.c0 < p.c1) {
@@ -92,6 +97,7 @@ void mtx_cpu_norm(const mtx_step_desc *s, const mtx_work *w) {
       norm_chunk(s, w, IN(0, r), w->scratch, 0);
       memcpy(OUT(r) + p.c0, w->scratch + p.c0, (size_t)(p.c1 - p.c0) * sizeof(float));
     }
+    if (s->in[1]) mtx_vec.add(IN(1, r) + p.c0, OUT(r) + p.c0, OUT(r) + p.c0, p.c1 - p.c0);
     if (p.c0 < p.c1) encode_part(s, w, r, p);
   }
 }
@@ -196,14 +202,38 @@ void mtx_cpu_rope_table(const mtx_step_desc *s, const mtx_work *w) {
   }
 }
 
-void mtx_cpu_rope(const mtx_step_desc *s, const mtx_work *w) {
+// Floats [c0, c1) of row r: whole heads.
+static void rope_heads(const mtx_step_desc *s, const mtx_work *w, int64_t r, int64_t c0, int64_t c1) {
   const mtx_rope *o = &s->u.rope;
+  const float *table = IN(1, r);
+  memcpy(OUT(r) + c0, IN(0, r) + c0, (size_t)(c1 - c0) * sizeof(float));
+  mtx_vec.rope(OUT(r) + c0 + s->head_off, (int)((c1 - c0) / s->head_n), s->head_n, o->n_rot, table, table + o->n_rot / 2,
+               o->mode == MTX_ROPE_NEOX);
+}
+
+void mtx_cpu_rope(const mtx_step_desc *s, const mtx_work *w) {
   span p = SPAN(s->head_n);
-  for (int64_t r = p.r0; r < p.r1; r++) {
-    if (p.c0 == p.c1) continue;
-    const float *table = IN(1, r);
-    memcpy(OUT(r) + p.c0, IN(0, r) + p.c0, (size_t)(p.c1 - p.c0) * sizeof(float));
-    mtx_vec.rope(OUT(r) + p.c0 + s->head_off, (int)((p.c1 - p.c0) / s->head_n), s->head_n, o->n_rot, table, table + o->n_rot / 2,
-                 o->mode == MTX_ROPE_NEOX);
+  for (int64_t r = p.r0; r < p.r1; r++)
+    if (p.c0 < p.c1) rope_heads(s, w, r, p.c0, p.c1);
+}
+
+// ---- work of a neighbouring step ---------------------------------------------------
+
+void mtx_cpu_own_row(const mtx_step_desc *s, const mtx_work *w, int64_t r, float *tmp, float *dst) {
+  int64_t n = mtx_val_n(w->c, s->in[0]);
+  const float *x = IN(0, r);
+  if (s->op == MTX_OP_NORM) {
+    norm_chunk(s, w, x, s->encoded ? tmp : dst, 0);
+    x = tmp;
   }
+  if (s->encoded || s->op == MTX_OP_ENCODE) mtx_act_encode(MTX_ACT_Q8, x, n, 0, n / 32, dst);
+}
+
+void mtx_cpu_own_head(const mtx_step_desc *s, const mtx_work *w, int64_t r, int h, int n_head_kv) {
+  if (s->op == MTX_OP_KV_STORE) {
+    mtx_cpu_kv_store_head(s, w, r, h);
+    return;
+  }
+  int64_t n = mtx_val_n(w->c, s->out[0]) / n_head_kv;
+  (s->op == MTX_OP_ROPE ? rope_heads : norm_chunks)(s, w, r, h * n, (h + 1) * n);
 }

@@ -2,7 +2,9 @@
 // From the built steps to the plan: merge, fuse, give buffers their places.
 //
 // Values are written once, so a matmul may move up to an earlier one that reads
-// the same input; both then run as one step between two barriers.
+// the same input; both then run as one step between two barriers. A barrier costs
+// about as much as the small ops of a decoded token, so what can be done by the
+// threads of a neighbouring step is.
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +39,10 @@ static void merge_matmuls(mtx_plan *p, uint8_t *dead) {
   }
 }
 
+static bool is_result(const mtx_plan *p, int buf) { return p->val[p->output].buf == buf || (p->hidden && p->val[p->hidden].buf == buf); }
+
 static int count_uses(const mtx_plan *p, int buf, int from, const uint8_t *dead) {
-  int n = p->val[p->output].buf == buf;
+  int n = is_result(p, buf);
   for (int i = from; i < p->n_steps; i++) {
     if (dead[i]) continue;
     for (int k = 0; k < MTX_STEP_MAX_IN; k++) n += p->step[i].in[k] && p->val[p->step[i].in[k]].buf == buf;
@@ -46,13 +50,18 @@ static int count_uses(const mtx_plan *p, int buf, int from, const uint8_t *dead)
   return n;
 }
 
+static int next_alive(const mtx_plan *p, int i, const uint8_t *dead) {
+  do i++;
+  while (i < p->n_steps && dead[i]);
+  return i;
+}
+
 // x + matmul(...) where x is used no more: the matmul adds into x's buffer.
 static void fuse_residual(mtx_plan *p, uint8_t *dead) {
   for (int i = 0; i + 1 < p->n_steps; i++) {
     mtx_step_desc *mm = &p->step[i];
     if (dead[i] || mm->op != MTX_OP_MATMUL || mm->n_w != 1) continue;
-    int j = i + 1;
-    while (j < p->n_steps && dead[j]) j++;
+    int j = next_alive(p, i, dead);
     if (j == p->n_steps || p->step[j].op != MTX_OP_ADD) continue;
     mtx_step_desc *add = &p->step[j];
     mtx_val x = same_val(p, add->in[1], mm->out[0]) ? add->in[0] : same_val(p, add->in[0], mm->out[0]) ? add->in[1] : 0;
@@ -68,17 +77,98 @@ static void fuse_residual(mtx_plan *p, uint8_t *dead) {
   }
 }
 
+// norm(x) + r where the norm is used no more: one step.
+static void fuse_norm_add(mtx_plan *p, uint8_t *dead) {
+  for (int i = 0; i + 1 < p->n_steps; i++) {
+    mtx_step_desc *s = &p->step[i];
+    int j = next_alive(p, i, dead);
+    if (dead[i] || s->op != MTX_OP_NORM || j == p->n_steps || p->step[j].op != MTX_OP_ADD) continue;
+    mtx_step_desc *add = &p->step[j];
+    mtx_val r = same_val(p, add->in[1], s->out[0]) ? add->in[0] : same_val(p, add->in[0], s->out[0]) ? add->in[1] : 0;
+    if (!r || same_val(p, r, s->out[0]) || count_uses(p, p->val[s->out[0]].buf, j + 1, dead)) continue;
+    s->in[1] = r;
+    s->out[0] = add->out[0];
+    dead[j] = 1;
+  }
+}
+
+// Can the step encode what it makes, in blocks of 32?
+static bool encodes(const mtx_plan *p, const mtx_step_desc *s) {
+  switch (s->op) {
+    case MTX_OP_GLU: return p->val[s->out[0]].n % 32 == 0;
+    case MTX_OP_NORM: return s->n == p->val[s->out[0]].n && s->n % 32 == 0;
+    case MTX_OP_ATTENTION: return s->u.attn.dv % 32 == 0;
+    default: return false;
+  }
+}
+
 // An encoding right behind the op that made its input is done by that op.
 static void fuse_encode(mtx_plan *p, uint8_t *dead) {
   for (int i = 0; i + 1 < p->n_steps; i++) {
     mtx_step_desc *s = &p->step[i];
-    if (dead[i] || !(s->op == MTX_OP_GLU || (s->op == MTX_OP_NORM && s->n == p->val[s->out[0]].n))) continue;
-    int j = i + 1;
-    while (j < p->n_steps && dead[j]) j++;
-    if (j == p->n_steps || p->step[j].op != MTX_OP_ENCODE || !same_val(p, p->step[j].in[0], s->out[0])) continue;
-    if (p->val[s->out[0]].n % 32) continue;
+    int j = next_alive(p, i, dead);
+    if (dead[i] || !encodes(p, s) || j == p->n_steps) continue;
+    if (p->step[j].op != MTX_OP_ENCODE || !same_val(p, p->step[j].in[0], s->out[0])) continue;
     s->encoded = p->step[j].out[0];
     dead[j] = 1;
+  }
+}
+
+// A gated activation right behind the matmul that made gate and up: each thread has the rows of both.
+static void fuse_glu(mtx_plan *p, uint8_t *dead) {
+  for (int i = 0; i + 1 < p->n_steps; i++) {
+    mtx_step_desc *mm = &p->step[i];
+    int j = next_alive(p, i, dead);
+    if (dead[i] || mm->op != MTX_OP_MATMUL || mm->n_w != 2 || j == p->n_steps || p->step[j].op != MTX_OP_GLU) continue;
+    const mtx_step_desc *glu = &p->step[j];
+    if (!same_val(p, glu->in[0], mm->out[0]) || !same_val(p, glu->in[1], mm->out[1])) continue;
+    mm->unary = glu->unary;
+    mm->glu = glu->out[0];
+    mm->encoded = glu->encoded;
+    dead[j] = 1;
+  }
+}
+
+// ---- work that need not wait for all threads --------------------------------------
+
+static bool only_read_by(const mtx_plan *p, mtx_val v, int step) {
+  int buf = p->val[v].buf;
+  if (is_result(p, buf)) return false;
+  for (int i = 0; i < p->n_steps; i++)
+    for (int k = 0; k < MTX_STEP_MAX_IN && i != step; k++)
+      if (p->step[i].in[k] && p->val[p->step[i].in[k]].buf == buf) return false;
+  return true;
+}
+
+static void find_own_rows(mtx_plan *p) {
+  for (int i = 0; i + 1 < p->n_steps; i++) {
+    mtx_step_desc *s = &p->step[i];
+    const mtx_step_desc *mm = s + 1;
+    bool whole = s->op == MTX_OP_NORM && s->n == p->val[s->out[0]].n && !s->in[1];
+    if (mm->op != MTX_OP_MATMUL || !(whole || s->op == MTX_OP_ENCODE)) continue;
+    s->own_rows = same_val(p, mm->in[0], s->encoded ? s->encoded : s->out[0]) && only_read_by(p, s->out[0], i + 1) &&
+                  (!s->encoded || only_read_by(p, s->encoded, i + 1));
+  }
+}
+
+// Goes back from an attention over rotations and norms of its heads and the store of its keys and values.
+static void find_own_heads(mtx_plan *p) {
+  for (int i = 0; i < p->n_steps; i++) {
+    mtx_step_desc *at = &p->step[i];
+    if (at->op != MTX_OP_ATTENTION) continue;
+    const mtx_attn *a = &at->u.attn;
+    mtx_val q = at->in[0], k = 0, v = 0;
+    for (int j = i - 1; j >= 0; j--) {
+      mtx_step_desc *s = &p->step[j];
+      bool store = s->op == MTX_OP_KV_STORE && s->kv_layer == at->kv_layer && !k;
+      int64_t head = s->op == MTX_OP_ROPE ? s->head_n : s->op == MTX_OP_NORM && !s->encoded && !s->in[1] ? s->n : 0;
+      mtx_val *side = same_val(p, s->out[0], q) ? &q : same_val(p, s->out[0], k) ? &k : same_val(p, s->out[0], v) ? &v : NULL;
+      if (store) k = s->in[0], v = s->in[1];
+      else if (side && head == (side == &v ? a->dv : a->dk)) *side = s->in[0];
+      else break;
+      s->own_heads = true;
+      at->n_own_heads++;
+    }
   }
 }
 
@@ -86,15 +176,23 @@ static void touch(mtx_plan *p, mtx_val v, int step) {
   if (!v) return;
   mtx_plan_buf *b = &p->buf[p->val[v].buf];
   if (b->first < 0) b->first = step;
-  b->last = step;
+  if (b->last < step) b->last = step;
+}
+
+// The step that may do step i's work (find_own_rows, find_own_heads); i when none.
+static int done_by(const mtx_plan *p, int i) {
+  if (p->step[i].own_rows) return i + 1;
+  while (p->step[i].own_heads) i++;
+  return i;
 }
 
 static void lifetimes(mtx_plan *p) {
   for (int i = 0; i < p->n_steps; i++) {
     mtx_step_desc *s = &p->step[i];
-    for (int k = 0; k < MTX_STEP_MAX_IN; k++) touch(p, s->in[k], i);
     for (int k = 0; k < MTX_STEP_MAX_W; k++) touch(p, s->out[k], i);
+    touch(p, s->glu, i);
     touch(p, s->encoded, i);
+    for (int k = 0; k < MTX_STEP_MAX_IN; k++) touch(p, s->in[k], i), touch(p, s->in[k], done_by(p, i));
   }
   p->buf[p->val[p->output].buf].output = true;
 }
@@ -145,9 +243,13 @@ mtx_code mtx_plan_compile(mtx_plan *p, mtx_err *err) {
   if (!dead) return mtx_fail(err, MTX_ENOMEM, "not enough memory to plan the model");
   merge_matmuls(p, dead);
   fuse_residual(p, dead);
+  fuse_norm_add(p, dead);
   fuse_encode(p, dead);
+  fuse_glu(p, dead);
   drop_steps(p, dead);
   free(dead);
+  find_own_rows(p);
+  find_own_heads(p);
   lifetimes(p);
   head_rows(p);
   return place(p, err);

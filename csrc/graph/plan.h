@@ -102,7 +102,14 @@ typedef struct mtx_step_desc {
   mtx_wid w[MTX_STEP_MAX_W], b[MTX_STEP_MAX_W];
   bool accumulate[MTX_STEP_MAX_W];
   int n_w;                       // merged matmuls
-  mtx_val encoded;               // the output's first value encoded as MTX_ACT_Q8, or none
+  mtx_val glu;                   // matmul of two: unary(out[0]) * out[1], or none
+  mtx_val encoded;               // the output (glu's, if there is one) encoded as MTX_ACT_Q8, or none
+  // Work that need not wait for all threads (compile.c finds it, a backend may use it): a step whose result only
+  // the matmul behind it reads, so that with few rows every thread can make that for itself; a step that gives
+  // every head of the attention behind it what the same head needs, so that with single rows it is done head by
+  // head there. An attention step has n_own_heads of these right before it.
+  bool own_rows, own_heads;
+  int n_own_heads;
   mtx_unary unary;
   int64_t n, m, heads, head_n, head_off;  // per op, see ops.def
   float f[4];

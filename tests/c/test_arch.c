@@ -169,8 +169,8 @@ static void check_run(const run *r, const mtx_model *m) {
     double e = nmse(ref, whole, n);
     CHECK(e <= r->tolerance, "%s: NMSE %g, allowed %g", r->name, e, r->tolerance);
     printf("ok %s nmse %.2g\n", r->name, e);
-    static const int chunks[] = {256, 7, 1};
-    for (int i = info->causal ? 2 : 0; i >= 0; i--)
+    static const int chunks[] = {256, 7, 3, 1};
+    for (int i = info->causal ? 3 : 0; i >= 0; i--)
       for (int threads = 1; threads <= 2; threads++) {
         float *part = evaluate(m, r, chunks[i], threads);
         CHECK(part && memcmp(part, whole, n * sizeof *part) == 0, "%s: other bits in chunks of %d with %d threads", r->name, chunks[i], threads);
