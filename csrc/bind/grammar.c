@@ -97,33 +97,39 @@ static int l_grammar_warnings(lua_State *L) {
   return 1;
 }
 
-// match(text) -> "complete", or "partial" (may go on to be), or nil and the byte
-// (from 1) that cannot stand there.
+// match(text) -> "complete", or "partial" (may go on to be), or nil, the byte (from 1)
+// that cannot stand there and the rules it stands in, innermost first.
 static int l_grammar_match(lua_State *L) {
   mtx_grammar *g = mtx_bind_check_grammar(L, 1);
   size_t n, n_ok = 0;
   const char *text = luaL_checklstring(L, 2, &n);
   mtx_matcher *m;
   mtx_err err;
+  char where[1000];
   if (mtx_matcher_new(g, NULL, NULL, &m, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   mtx_code code = mtx_matcher_accept_bytes(m, text, n, &n_ok, &err);
   bool complete = code == MTX_OK && mtx_matcher_complete(m);
+  mtx_matcher_describe(m, where, sizeof where);
   mtx_matcher_free(m);
   if (code == MTX_OK) {
     lua_pushstring(L, complete ? "complete" : "partial");
     return 1;
   }
+  if (code != MTX_EINVAL) return mtx_bind_fail(L, &err);
   lua_pushnil(L);
   lua_pushinteger(L, (lua_Integer)n_ok + 1);
-  return 2;
+  lua_pushstring(L, where);
+  return 3;
 }
 
 int mtx_bind_grammar(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", l_grammar_close}, {"__close", l_grammar_close}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"match", l_grammar_match}, {"warnings", l_grammar_warnings}, {"close", l_grammar_close}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"match", l_grammar_match}, {"matcher", mtx_bind_matcher}, {"warnings", l_grammar_warnings},
+                                     {"close", l_grammar_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {
       {"gbnf", l_grammar_gbnf}, {"schema", l_grammar_schema}, {"regex", l_grammar_regex}, {"choice", l_grammar_choice}, {NULL, NULL}};
   mtx_bind_new_type(L, TYPE, meta, methods);
+  mtx_bind_matcher_type(L);
   luaL_newlib(L, functions);
   return 1;
 }

@@ -18,32 +18,50 @@ place. What a schema asks for and mtx does not enforce is listed.
 
 ]==] .. args.help(options)
 
+-- "line 3, column 5 (byte 40)": where byte `at` (from 1) of the text is; columns count characters.
+local function place(text, at)
+  local before = text:sub(1, at - 1)
+  local _, line = before:gsub("\n", "")
+  local tail = before:match("[^\n]*$")
+  return ("line %d, column %d (byte %d)"):format(line + 1, (utf8.len(tail) or #tail) + 1, at)
+end
+
+-- Tells whether the text of a file fits. -> exit code
+local function try(g, path)
+  local text, message = args.read(path)
+  if not text then return args.failure(message) end
+  local state, at, where = g:match(text)
+  local note = ""
+  if not state and at == #text and text:sub(-1) == "\n" and g:match(text:sub(1, -2)) == "complete" then
+    state, note = "complete", " (without the line break at its end)"  -- which editors put there
+  end
+  if state == "complete" then
+    print(path .. " fits" .. note)
+    return 0
+  end
+  if state == "partial" then return args.failure(path .. ": ends before the grammar does") end
+  if type(at) ~= "number" then return args.failure(path .. ": " .. at) end
+  return args.failure(("%s: %s: %s cannot stand there%s"):format(path, place(text, at),
+    text:find("^[%g ]", at) and "'" .. text:sub(at, at) .. "'" or ("byte 0x%02x"):format(text:byte(at)), where ~= "" and ", in " .. where or ""))
+end
+
 function grammar.run(list)
   local values, code = args.start(grammar, options, list)
   if not values then return code end
   local verb, path = values.rest[1], values.schema or values.rest[2]
-  if verb ~= "check" or not path then return args.misuse(grammar, "usage: mtx grammar check FILE | --schema FILE") end
+  if verb ~= "check" or not path or #values.rest > (values.schema and 1 or 2) then
+    return args.misuse(grammar, "usage: mtx grammar check FILE | --schema FILE [--text FILE]")
+  end
   local text, message = args.read(path)
   if not text then return args.failure(message) end
   local core = require("mtx.core").grammar
   local g
   if values.schema then g, message = core.schema(text, { strict = values.strict }) else g, message = core.gbnf(text) end
   if not g then return args.failure(path .. ": " .. message) end
-  for _, w in ipairs(g:warnings()) do print("not enforced: " .. w) end
-  if not values.text then
-    print(path .. " compiles")
-    return 0
-  end
-  local sample
-  sample, message = args.read(values.text)
-  if not sample then return args.failure(message) end
-  local state, at = g:match(sample)
-  if state == "complete" then
-    print(values.text .. " fits")
-    return 0
-  end
-  if state == "partial" then return args.failure(values.text .. ": ends before the grammar does") end
-  return args.failure(("%s: byte %d cannot stand there"):format(values.text, at))
+  for _, w in ipairs(g:warnings()) do print("warning: " .. w) end
+  if values.text then return try(g, values.text) end
+  print(path .. " compiles")
+  return 0
 end
 
 return grammar

@@ -237,11 +237,30 @@ function gguf:close() end
 
 ---@class mtx.grammar
 local grammar = {}
----"complete", or "partial", or nil and the byte that cannot stand there.
+---"complete", or "partial", or nil, the byte that cannot stand there and the rules it stands in.
 function grammar:match(text) end
+---A position that moves through the grammar. With a model (a handle of core.model) by its tokens, too.
+---@return mtx.matcher|nil, string?, string?
+function grammar:matcher(model) end
 ---What the grammar does not enforce.
 function grammar:warnings() end
 function grammar:close() end
+
+---@class mtx.matcher
+local matcher = {}
+---Moves on by a text or a token id: true, or nil and the byte that cannot come (it then stands
+---before that one), or nil, message, code.
+function matcher:accept(text_or_id) end
+---Ids of the tokens that may come next, ascending; end tokens exactly when complete.
+---@return integer[]|nil, string?, string?
+function matcher:allowed() end
+---Is the text so far a whole text of the grammar?
+---@return boolean
+function matcher:complete() end
+---The rules it stands in, innermost first.
+---@return string
+function matcher:where() end
+function matcher:close() end
 
 ---@class mtx.sha256
 local sha256 = {}
