@@ -2,6 +2,7 @@
 // Grammars without Lua: what texts a GBNF grammar takes, and that token masks
 // are exact. The mask's oracle is the definition: a token is allowed if and
 // only if feeding its bytes to a copy of the matcher succeeds.
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "check.h"
@@ -329,8 +330,8 @@ static void test_token_names(mtx_vocab_trie *t) {
   mtx_grammar_unref(g);
 }
 
-// Deep texts need memory in proportion, and no C stack.
-static void test_depth(void) {
+// Deep texts need memory in proportion, and no C stack: this runs on a small one.
+static void *test_depth(void *unused) {
   mtx_grammar *g = gbnf("root ::= \"[\" root? \"]\"");
   mtx_matcher *m = NULL;
   mtx_err err;
@@ -360,8 +361,29 @@ static void test_depth(void) {
   for (int i = 0; i < 20; i++) CHECK(!mtx_matcher_accept_bytes(m, text, N, NULL, &err));
   mtx_matcher_free(m);
   mtx_grammar_unref(g);
+
+  // texts of grammars that nest as deep as they like
+  static const char *const parts[][3] = {{"root ::= ", "(", ""}, {"root ::= ", "(\"a\" ", ""}, {"", "(", ""}, {"", "[", ""}, {"", "{\"items\":", "1"}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    size_t n = (size_t)sprintf(text, "%s", parts[i][0]), len = strlen(parts[i][1]);
+    for (; n + len + 2 < N; n += len) memcpy(text + n, parts[i][1], len);
+    n += (size_t)sprintf(text + n, "%s", parts[i][2]);
+    CHECK(mtx_grammar_compile_gbnf(text, n, &g, &err) && mtx_grammar_compile_regex(text, n, &g, &err) &&
+          mtx_grammar_compile_json_schema(text, n, NULL, &g, &err));
+  }
   free(text);
+  return NULL;
 }
+
+static void test_depth_on_a_small_stack(void) {
+  pthread_attr_t a;
+  pthread_t t;
+  pthread_attr_init(&a);
+  pthread_attr_setstacksize(&a, 512 << 10);
+  CHECK(!pthread_create(&t, &a, test_depth, NULL) && !pthread_join(t, NULL));
+  pthread_attr_destroy(&a);
+}
+
 
 static void test_bombs(void) {
   static const char *const bombs[] = {
@@ -413,7 +435,7 @@ int main(void) {
   test_schema_masks(t);
   test_triggers(t);
   test_token_names(t);
-  test_depth();
+  test_depth_on_a_small_stack();
   test_bombs();
   test_choice();
   mtx_vocab_trie_unref(t);

@@ -196,6 +196,27 @@ static void test_bounds(void) {
   bounded("subset bomb", "{\"type\":\"string\",\"pattern\":\"(a|b)*a(a|b){18}\"}");
 }
 
+static size_t size_of(const char *schema) {
+  mtx_grammar *g = NULL;
+  mtx_err err;
+  CHECK(!compile(schema, false, &g, &err), "%s: %s", schema, err.msg);
+  size_t n = g ? mtx_grammar_size_bytes(g) : 0;
+  mtx_grammar_unref(g);
+  return n;
+}
+
+// Counts are counted, not written out: a thousand times as many need no byte more.
+static void test_counts_are_not_unrolled(void) {
+  static const char *const pairs[][2] = {
+      {"{\"type\":\"string\",\"maxLength\":1000}", "{\"type\":\"string\",\"maxLength\":1000000}"},
+      {"{\"type\":\"string\",\"minLength\":1000}", "{\"type\":\"string\",\"minLength\":1000000}"},
+      {"{\"type\":\"array\",\"minItems\":100,\"maxItems\":1000}", "{\"type\":\"array\",\"minItems\":100000,\"maxItems\":1000000}"},
+      {"{\"type\":\"string\",\"pattern\":\"^[a-z]{1,900}$\"}", "{\"type\":\"string\",\"pattern\":\"^[a-z]{1,900000}$\"}"},
+      {"{\"type\":\"object\",\"maxProperties\":50}", "{\"type\":\"object\",\"maxProperties\":50000}"},
+  };
+  for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) CHECK(size_of(pairs[i][0]) == size_of(pairs[i][1]), "%s", pairs[i][1]);
+}
+
 // ---- the walker -----------------------------------------------------------------------------------
 
 #define N_VOCAB 900
@@ -319,5 +340,6 @@ int main(int argc, char **argv) {
   test_refused();
   test_unenforced();
   test_bounds();
+  test_counts_are_not_unrolled();
   return check_report();
 }
