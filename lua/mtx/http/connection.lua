@@ -70,13 +70,20 @@ local function new_exchange(self, req)
   return x
 end
 
+-- The body that was being read will not be used; a sink is told, so that it keeps nothing open.
+local function abandon(self)
+  local r = self.reading
+  self.reading = nil
+  if r and r.sink then r.sink(nil) end
+end
+
 -- Refused by the parser: answer in the caller's dialect, then close.
 local function refuse(self, status, message)
   local parser = self.parser
   local path = parser.path or "/"
   local x = self.x or new_exchange(self, { method = "GET", path = path, headers = {}, minor = 1, body = "none" })
   x.keep = false
-  self.reading = nil
+  abandon(self)
   self.server.app:refuse(x, status, message)
 end
 
@@ -110,7 +117,7 @@ local function on_body(self, bytes)
   self.since = self.server.uv.now()
   r.n = r.n + #bytes
   if r.n > r.limit then
-    self.reading = nil
+    abandon(self)
     self.x.keep = false
     return self.server.app:refuse(self.x, 413, "request body too large: the limit is " .. r.limit .. " bytes")
   end
@@ -175,7 +182,7 @@ function Conn:complete(x)
     -- Refused before its body was read: drop a small body, else close.
     if not (req.length and req.length <= DRAIN_MAX and not req.expect) then x.keep = false end
   end
-  self.reading = nil
+  abandon(self)
   if not x.keep or self.server.draining then
     return self:linger()
   end
@@ -265,8 +272,7 @@ function Conn:close()
   self.on_bytes = nil
   if not self.sock:is_closing() then self.sock:close() end
   if on_bytes and not self.eof then on_bytes(nil) end
-  local r = self.reading
-  if r and r.sink then r.sink(nil) end
+  abandon(self)
 end
 
 -- Called about once a second. Times in ms.

@@ -3,6 +3,7 @@
 -- in a ring, so that a reader who comes back goes on at the byte it had reached.
 -- Knows no route and no dialect.
 local uv = require("luv")
+local pump = require("mtx.http.pump")
 
 local replay = {}
 
@@ -103,36 +104,18 @@ function Store:open(id, fields)
   return s
 end
 
--- Bytes handed to a connection at once, and how many may wait in it before more are.
-local PIECE, WAITING = 1 << 16, 1 << 18
-
 -- Answers x with the stream from offset `from` on: what is kept, then what comes, to its end.
 function replay.serve(x, s, from)
   x:start(200, s.ctype)
-  local timer, waiting
-  local function over(broken)
-    s.readers[waiting] = nil
-    if not timer:is_closing() then timer:close() end
-    if not x.gone then x:finish(broken) end
-  end
-  local function pump()
-    if timer:is_closing() then return end
-    if x.gone then return over(true) end
-    if x.conn.sock:get_write_queue_size() > WAITING then return end
-    local bytes = s:read(from, PIECE)
-    if not bytes then return over(true) end -- it was overtaken: a cut answer says so
+  local wake
+  wake = pump.run(x, function(max)
+    local bytes = s:read(from, max)
+    if not bytes then return nil end -- it was overtaken: a cut answer says so
     from = from + #bytes
-    x:write(bytes)
-    if bytes == "" and s.done then return over(false) end
-    if bytes == "" and timer:is_active() then timer:stop() end
-  end
-  function waiting()
-    if not timer:is_closing() and not timer:is_active() then timer:start(0, 1, pump) end
-  end
-  timer = uv.new_timer()
-  s.readers[waiting] = true
-  x.on_abort = function() over(true) end
-  waiting()
+    if bytes == "" and s.done then return false end
+    return bytes
+  end, function() s.readers[wake] = nil end)
+  s.readers[wake] = true
 end
 
 return replay

@@ -22,7 +22,7 @@ serve.VERSION = "0.1.0"
 
 -- Modules that add routes to a context, in order.
 local ROUTE_MODULES = {}
-for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "stream", "responses", "ws", "admin", "extra" }) do ROUTE_MODULES[i] = "mtx.serve.routes_" .. name end
+for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "stream", "responses", "ws", "admin", "extra", "files", "batches" }) do ROUTE_MODULES[i] = "mtx.serve.routes_" .. name end
 
 local function make_auth(config)
   local a = auth.new()
@@ -89,7 +89,10 @@ function serve.new(config, deps)
   if not ctx.policy then return nil, message end
   local traced, why = telemetry.attach(ctx)
   if not traced then return nil, why end
-  for _, name in ipairs(ROUTE_MODULES) do require(name).add(ctx) end
+  for _, name in ipairs(ROUTE_MODULES) do
+    local _, failed = require(name).add(ctx)
+    if failed then return nil, failed end
+  end
   if not loopback and #a.keys == 0 then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
   if #a.keys == 0 and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end
   ctx.http = http.new(http_options(ctx))

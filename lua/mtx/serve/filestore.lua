@@ -1,0 +1,167 @@
+-- SPDX-License-Identifier: MIT
+-- Files that clients leave with the server (/v1/files), and small records beside
+-- them (batches). Everything lies in one folder under names made here, never
+-- under names that clients chose; number and bytes are bounded.
+local uv = require("luv")
+local catalog = require("mtx.serve.catalog")
+local ids = require("mtx.serve.ids")
+local json = require("mtx.json")
+local wire = require("mtx.api.wire")
+
+local filestore = {}
+
+-- One file, and how many there may be.
+filestore.MAX_FILE, filestore.MAX_FILES = 512 << 20, 10000
+
+local Store = {}
+Store.__index = Store
+
+-- dir is made when missing; max_bytes: of all files together. -> store, or nil, message.
+function filestore.open(dir, max_bytes)
+  catalog.make_dirs(dir)
+  local real = uv.fs_realpath(dir)
+  if not real or not uv.fs_access(real, "W") then return nil, "cannot write in the files folder " .. dir end
+  local self = setmetatable({ dir = real, max = max_bytes, bytes = 0, n = 0, files = {}, order = {} }, Store)
+  for record in self:records("file") do
+    local stat = uv.fs_stat(self:path(record.id))
+    if stat then
+      record.bytes = math.tointeger(stat.size)
+      self:keep(record)
+    end
+  end
+  local handle = uv.fs_scandir(real) -- what a crash left half done
+  while handle do
+    local name = uv.fs_scandir_next(handle)
+    if not name then break end
+    if name:find("%.part$") then os.remove(real .. "/" .. name) end
+  end
+  return self
+end
+
+function Store:path(id) return self.dir .. "/" .. id end
+
+-- Iterates over the stored records whose ids begin with `kind`-, oldest first.
+function Store:records(kind)
+  local list, handle = {}, uv.fs_scandir(self.dir)
+  while handle do
+    local name = uv.fs_scandir_next(handle)
+    if not name then break end
+    if name:find("^" .. kind .. "%-[%w]+%.json$") or name:find("^" .. kind .. "_[%w]+%.json$") then
+      local f = io.open(self.dir .. "/" .. name)
+      local record = f and json.decode(f:read("a") or "")
+      if f then f:close() end
+      if json.is_object(record) and record.id == name:gsub("%.json$", "") then list[#list + 1] = record end
+    end
+  end
+  table.sort(list, function(a, b)
+    if a.created_at ~= b.created_at then return (a.created_at or 0) < (b.created_at or 0) end
+    return a.id < b.id
+  end)
+  local i = 0
+  return function()
+    i = i + 1
+    return list[i]
+  end
+end
+
+-- Writes a record so that a crash leaves the old or the new one.
+function Store:save(record) return catalog.write_file(self:path(record.id) .. ".json", wire.encode(record)) end
+
+function Store:keep(record)
+  self.files[record.id] = record
+  self.order[#self.order + 1] = record
+  self.bytes, self.n = self.bytes + record.bytes, self.n + 1
+end
+
+local Writer = {}
+Writer.__index = Writer
+
+-- A file being written: write(bytes) -> true | nil, message; commit(fields) -> record | nil, message; drop().
+function Store:create()
+  if self.n >= filestore.MAX_FILES then return nil, "the server keeps " .. self.n .. " files; delete some" end
+  local id = "file-" .. ids.random(24)
+  local fd, message = uv.fs_open(self:path(id) .. ".part", "wx", tonumber("600", 8))
+  if not fd then return nil, "cannot store the file: " .. tostring(message):gsub("/%S*", "") end
+  return setmetatable({ store = self, id = id, fd = fd, n = 0 }, Writer)
+end
+
+function Writer:write(bytes)
+  local store = self.store
+  if self.n + #bytes > filestore.MAX_FILE then return nil, "the file is larger than " .. (filestore.MAX_FILE >> 20) .. " MiB", "too_large" end
+  if store.bytes + #bytes > store.max then return nil, "the server's room for files (" .. (store.max >> 20) .. " MiB) is used up; delete some", "too_large" end
+  local n = uv.fs_write(self.fd, bytes)
+  if n ~= #bytes then return nil, "no space left for the file", "full" end
+  self.n, store.bytes = self.n + n, store.bytes + n
+  return true
+end
+
+-- fields: filename, purpose, key, created_at. The file is there only after this.
+function Writer:commit(fields)
+  local store, path = self.store, self.store:path(self.id)
+  uv.fs_fsync(self.fd)
+  uv.fs_close(self.fd)
+  self.fd = nil
+  fields.id, fields.bytes = self.id, self.n
+  local ok, message = store:save(fields)
+  if ok then ok, message = uv.fs_rename(path .. ".part", path) end
+  store.bytes = store.bytes - self.n
+  if not ok then
+    os.remove(path .. ".part")
+    os.remove(path .. ".json")
+    return nil, "cannot store the file: " .. tostring(message):gsub("/%S*", "")
+  end
+  store:keep(fields)
+  return fields
+end
+
+function Writer:drop()
+  if not self.fd then return end
+  uv.fs_close(self.fd)
+  self.fd = nil
+  self.store.bytes = self.store.bytes - self.n
+  os.remove(self.store:path(self.id) .. ".part")
+end
+
+function Store:remove(record)
+  self.files[record.id] = nil
+  for i, r in ipairs(self.order) do
+    if r == record then
+      table.remove(self.order, i)
+      break
+    end
+  end
+  self.bytes, self.n = self.bytes - record.bytes, self.n - 1
+  os.remove(self:path(record.id))
+  os.remove(self:path(record.id) .. ".json")
+end
+
+-- Lines of a file, one at a time, each at most max bytes: -> next() -> line | false (longer) | nil (the end).
+function Store:lines(record, max)
+  local f = io.open(self:path(record.id), "rb")
+  if not f then return nil, "the file is gone" end
+  local buf, over = "", false
+  return function()
+    while true do
+      local at = buf:find("\n", 1, true)
+      if at then
+        local line = buf:sub(1, at - 1)
+        buf = buf:sub(at + 1)
+        return (line:gsub("\r$", ""))
+      end
+      if #buf > max then return false end
+      local more = not over and f:read(1 << 16)
+      if more then
+        buf = buf .. more
+      else
+        if not over then f:close() end
+        over = true
+        if buf == "" then return nil end
+        local line = buf
+        buf = ""
+        return line
+      end
+    end
+  end
+end
+
+return filestore

@@ -1,0 +1,331 @@
+-- SPDX-License-Identifier: MIT
+-- /v1/files and /v1/batches: uploads to disk and their limits, ownership by key,
+-- batches from validation to output files, cancel, restart, broken input.
+local lu = require("luaunit")
+local cjson = require("cjson")
+local client = require("http_client")
+local fake = require("fake_engine")
+local filestore = require("mtx.serve.filestore")
+local fixture = require("http_fixture")
+local multipart = require("mtx.http.multipart")
+local uv = require("luv")
+
+local ctx, port, dir
+
+local function start(flags)
+  flags = flags or {}
+  flags.files_dir = dir
+  ctx = fixture.start(flags)
+  port = ctx.port
+end
+
+local function names()
+  local out, handle = {}, uv.fs_scandir(dir)
+  while handle do
+    local name = uv.fs_scandir_next(handle)
+    if not name then break end
+    out[#out + 1] = name
+  end
+  table.sort(out)
+  return out
+end
+
+local function form(fields, file, filename)
+  local out = {}
+  for k, v in pairs(fields) do out[#out + 1] = '--XX\r\nContent-Disposition: form-data; name="' .. k .. '"\r\n\r\n' .. v .. "\r\n" end
+  if file then out[#out + 1] = '--XX\r\nContent-Disposition: form-data; name="file"; filename="' .. (filename or "in.jsonl") .. '"\r\nContent-Type: application/octet-stream\r\n\r\n' .. file .. "\r\n" end
+  return table.concat(out) .. "--XX--\r\n"
+end
+
+local FORM = { ["Content-Type"] = 'multipart/form-data; boundary="XX"' }
+
+local function headers_of(key, more)
+  local h = {}
+  for k, v in pairs(more or {}) do h[k] = v end
+  if key then h.Authorization = "Bearer " .. key end
+  return h
+end
+
+local function upload(file, key, purpose)
+  return client.request(port, "POST", "/v1/files", form({ purpose = purpose or "batch" }, file), headers_of(key, FORM), 10000)
+end
+local function get(path, key) return client.request(port, "GET", path, nil, headers_of(key)) end
+local function post(path, body, key) return client.request(port, "POST", path, body, headers_of(key)) end
+local function delete(path, key) return client.request(port, "DELETE", path, nil, headers_of(key)) end
+
+local function line(id, text, more)
+  local body = { model = "tiny", messages = { { role = "user", content = text } } }
+  for k, v in pairs(more or {}) do body[k] = v end
+  return cjson.encode({ custom_id = id, method = "POST", url = "/v1/chat/completions", body = body })
+end
+
+local function batch_of(text, key, endpoint)
+  local file = upload(text, key).json
+  return post("/v1/batches", { input_file_id = file.id, endpoint = endpoint or "/v1/chat/completions", completion_window = "24h" }, key)
+end
+
+local function ended(id, key)
+  local b
+  client.wait(function()
+    b = get("/v1/batches/" .. id, key).json
+    return b.status == "completed" or b.status == "failed" or b.status == "cancelled" or b.status == "expired"
+  end, 5000)
+  return b
+end
+
+local function answers(id, key)
+  local by_id = {}
+  for text in get("/v1/files/" .. id .. "/content", key).body:gmatch("[^\n]+") do
+    local a = cjson.decode(text)
+    by_id[a.custom_id] = a
+  end
+  return by_id
+end
+
+TestFiles = {}
+function TestFiles:setUp()
+  dir = os.tmpname()
+  os.remove(dir)
+  start()
+end
+function TestFiles:tearDown()
+  fixture.stop(ctx)
+  os.execute("rm -r " .. dir)
+end
+
+function TestFiles:test_life_of_a_file()
+  local bytes = ("line\0\r\n--X\n--XX\n"):rep(20000) .. "\r\n--X"
+  local r = upload(bytes)
+  lu.assertEquals(r.status, 200)
+  local f = r.json
+  lu.assertStrMatches(f.id, "file%-[a-z0-9]+")
+  lu.assertEquals({ f.object, f.bytes, f.filename, f.purpose }, { "file", #bytes, "in.jsonl", "batch" })
+  lu.assertEquals(get("/v1/files/" .. f.id).json, f)
+  lu.assertEquals(get("/v1/files/" .. f.id .. "/content").body, bytes)
+  lu.assertEquals(get("/v1/files").json.data, { f })
+  lu.assertEquals(get("/v1/files?purpose=assistants").json.data, {})
+  fixture.stop(ctx)
+  start() -- the folder is the store
+  lu.assertEquals(get("/v1/files/" .. f.id .. "/content").body, bytes)
+  lu.assertEquals(delete("/v1/files/" .. f.id).json, { id = f.id, object = "file", deleted = true })
+  lu.assertEquals(get("/v1/files/" .. f.id).status, 404)
+  lu.assertEquals({ names(), ctx.files.bytes, ctx.files.n }, { {}, 0, 0 })
+end
+
+function TestFiles:test_pages()
+  local all = {}
+  for i = 1, 5 do all[i] = upload("x" .. i).json.id end
+  local seen, after = {}, nil
+  repeat
+    local p = get("/v1/files?limit=2" .. (after and "&after=" .. after or "")).json
+    for _, f in ipairs(p.data) do seen[#seen + 1] = f.id end
+    after = p.last_id
+  until not p.has_more
+  table.sort(all)
+  table.sort(seen)
+  lu.assertEquals(seen, all)
+end
+
+function TestFiles:test_refused_uploads_leave_nothing()
+  local function try(body, headers) return client.request(port, "POST", "/v1/files", body, headers or FORM).status end
+  lu.assertEquals(try(form({ purpose = "batch" })), 400)
+  lu.assertEquals(try(form({}, "x")), 400)
+  lu.assertEquals(try(form({ purpose = "evil" }, "x")), 400)
+  lu.assertEquals(try(form({ purpose = ("x"):rep(5000) }, "x")), 400)
+  lu.assertEquals(try(form({ purpose = "batch" }, "x", ("n"):rep(300))), 400)
+  lu.assertEquals(try((form({ purpose = "batch" }, "x"):gsub("%-%-XX%-%-\r\n$", ""))), 400, "cut")
+  lu.assertEquals(try((form({ purpose = "batch" }, "x"):gsub("form%-data", "attachment"))), 400)
+  lu.assertEquals(try("{}", { ["Content-Type"] = "application/json" }), 400)
+  lu.assertEquals(try("x", { ["Content-Type"] = "multipart/form-data; boundary=" .. ("b"):rep(71) }), 400)
+  lu.assertEquals(try("", { ["Content-Type"] = FORM["Content-Type"], ["Content-Length"] = "0" }), 400)
+  local c = client.connect(port)
+  c:send("POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=XX\r\nContent-Length: 100000\r\n\r\n" .. form({ purpose = "batch" }, "half"):sub(1, -9))
+  lu.assertTrue(client.wait(function() return #names() == 1 end))
+  c:close() -- gone in the middle
+  lu.assertTrue(client.wait(function() return #names() == 0 end))
+  lu.assertEquals({ ctx.files.bytes, ctx.files.n }, { 0, 0 })
+end
+
+function TestFiles:test_a_name_is_only_a_name()
+  for _, name in ipairs({ "../../../etc/passwd", "/tmp/x", "a\\\"b.jsonl", "", ".." }) do
+    local r = client.request(port, "POST", "/v1/files", form({ purpose = "batch" }, "x", name), FORM)
+    lu.assertEquals(r.status, 200)
+    lu.assertEquals(delete("/v1/files/" .. r.json.id).status, 200)
+  end
+  lu.assertEquals(names(), {})
+  for _, id in ipairs({ "..%2f..%2fetc%2fpasswd", "file-x", "%2e%2e" }) do lu.assertEquals(get("/v1/files/" .. id .. "/content").status, 404) end
+end
+
+function TestFiles:test_room()
+  fixture.stop(ctx)
+  start({ files_mb = "1" })
+  local mb = ("x"):rep(700000)
+  lu.assertEquals(upload(mb).status, 200)
+  lu.assertEquals(upload(mb).status, 413)
+  lu.assertEquals({ ctx.files.n, ctx.files.bytes }, { 1, 700000 })
+  local max = filestore.MAX_FILE
+  filestore.MAX_FILE = 1000
+  lu.assertEquals(upload(("x"):rep(2000)).status, 413)
+  filestore.MAX_FILE = max
+  lu.assertEquals(ctx.files.bytes, 700000)
+  local c = client.connect(port)
+  c:send("POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=XX\r\nContent-Length: 600000000\r\n\r\n")
+  lu.assertTrue(c:until_found("413"))
+end
+
+TestFileKeys = {}
+function TestFileKeys:setUp()
+  dir = os.tmpname()
+  os.remove(dir)
+end
+TestFileKeys.tearDown = TestFiles.tearDown
+
+function TestFileKeys:test_files_and_batches_belong_to_their_key()
+  start({ api_key = "one,two" })
+  local f = upload(line("a", "@say{secret}"), "one").json
+  lu.assertEquals(get("/v1/files/" .. f.id, "two").status, 404)
+  lu.assertEquals(get("/v1/files/" .. f.id .. "/content", "two").status, 404)
+  lu.assertEquals(delete("/v1/files/" .. f.id, "two").status, 404)
+  lu.assertEquals(get("/v1/files", "two").json.data, {})
+  lu.assertEquals(post("/v1/batches", { input_file_id = f.id, endpoint = "/v1/chat/completions" }, "two").status, 404)
+  local b = post("/v1/batches", { input_file_id = f.id, endpoint = "/v1/chat/completions" }, "one").json
+  lu.assertEquals(get("/v1/batches/" .. b.id, "two").status, 404)
+  lu.assertEquals(post("/v1/batches/" .. b.id .. "/cancel", "{}", "two").status, 404)
+  b = ended(b.id, "one")
+  lu.assertEquals(b.status, "completed")
+  lu.assertEquals(get("/v1/files/" .. b.output_file_id .. "/content", "two").status, 404)
+  lu.assertEquals(upload("x").status, 401)
+end
+
+function TestFileKeys:test_off_without_a_folder()
+  ctx = fixture.start()
+  port = ctx.port
+  uv.fs_mkdir(dir, 448)
+  lu.assertEquals(upload("x").status, 501)
+  for _, path in ipairs({ "/v1/files", "/v1/files/x", "/v1/batches", "/v1/batches/x", "/v1/batch_jobs/x/output" }) do lu.assertEquals(get(path).status, 501, path) end
+  lu.assertEquals(post("/v1/batches", {}).status, 501)
+end
+
+function TestFileKeys:test_a_folder_that_cannot_be_written()
+  dir = os.tmpname() -- a file
+  local c = assert(require("mtx.config").load({ env = function() end, flags = { files_dir = dir .. "/x" } }))
+  local none, message = require("mtx.serve").new(c, (fake.deps()))
+  lu.assertNil(none)
+  lu.assertStrContains(message, "files folder")
+  os.remove(dir)
+  uv.fs_mkdir(dir, 448)
+  ctx = fixture.start()
+end
+
+TestBatches = {}
+TestBatches.setUp = TestFiles.setUp
+TestBatches.tearDown = TestFiles.tearDown
+
+function TestBatches:test_a_batch()
+  local lines = {}
+  for i = 1, 20 do lines[i] = line("id" .. i, "@say{answer " .. i .. "}", { stream = true }) end
+  lines[21] = line("bad", "x", { temperature = -5 })
+  lines[22] = line("nomodel", "x", { model = "nope" })
+  local r = batch_of(table.concat(lines, "\n") .. "\n\n")
+  lu.assertEquals(r.status, 200)
+  lu.assertEquals({ r.json.object, r.json.status, r.json.endpoint }, { "batch", "validating", "/v1/chat/completions" })
+  local b = ended(r.json.id)
+  lu.assertEquals({ b.status, b.request_counts }, { "completed", { total = 22, completed = 20, failed = 2 } })
+  local out, err = answers(b.output_file_id), answers(b.error_file_id)
+  for i = 1, 20 do
+    local a = out["id" .. i].response
+    lu.assertEquals({ a.status_code, a.body.choices[1].message.content }, { 200, "answer " .. i })
+  end
+  lu.assertEquals({ err.bad.response.status_code, err.nomodel.response.status_code }, { 400, 404 })
+  lu.assertEquals(get("/v1/batches").json.data[1].id, b.id)
+  lu.assertEquals(get("/v1/batch_jobs/" .. b.id .. "/output").body, get("/v1/files/" .. b.output_file_id .. "/content").body)
+  lu.assertEquals(post("/v1/batches/" .. b.id .. "/cancel", "{}").status, 409)
+  for _, a in ipairs(fake.engines[1].submitted) do lu.assertTrue(a.priority < 0, "others come first") end
+end
+
+function TestBatches:test_other_endpoints()
+  local e = cjson.encode({ custom_id = "e", url = "/v1/embeddings", body = { model = "minilm", input = "abc" } })
+  lu.assertEquals(#answers(ended(batch_of(e, nil, "/v1/embeddings").json.id).output_file_id).e.response.body.data[1].embedding, 8)
+  e = cjson.encode({ custom_id = "r", url = "/v1/responses", body = { model = "tiny", input = "@say{yes}" } })
+  lu.assertEquals(answers(ended(batch_of(e, nil, "/v1/responses").json.id).output_file_id).r.response.body.output[1].content[1].text, "yes")
+end
+
+function TestBatches:test_broken_files_run_nothing()
+  local cases = { "", "\n\n", "{", "[1]", line("", "x"), line("a", "x") .. "\n" .. line("a", "y"), '{"custom_id":"a","url":"/v1/embeddings","body":{}}',
+    '{"custom_id":"a","method":"GET","url":"/v1/chat/completions","body":{}}', '{"custom_id":"a","url":"/v1/chat/completions","body":[]}', "\255\254",
+    line("ok", "x") .. "\n" .. ("["):rep(100000) }
+  for i, text in ipairs(cases) do
+    local b = ended(batch_of(text).json.id)
+    lu.assertEquals(b.status, "failed", "case " .. i)
+    lu.assertTrue(#b.errors.data >= 1)
+  end
+  lu.assertEquals(#fake.engines, 0, "nothing was run")
+  local f = upload("x", nil, "assistants").json.id
+  for _, body in ipairs({ {}, { input_file_id = "nope", endpoint = "/v1/chat/completions" }, { input_file_id = f, endpoint = "/v1/chat/completions" },
+    { input_file_id = f, endpoint = "/admin/stats" }, { input_file_id = f, endpoint = "/v1/chat/completions", completion_window = "1s" } }) do
+    local r = post("/v1/batches", body)
+    lu.assertTrue(r.status == 400 or r.status == 404)
+  end
+end
+
+function TestBatches:test_cancel()
+  local lines = {}
+  for i = 1, 40 do lines[i] = line("id" .. i, i <= 2 and "@say{x}" or "@slow{5}@long{500}") end
+  local id = batch_of(table.concat(lines, "\n")).json.id
+  lu.assertTrue(client.wait(function() return get("/v1/batches/" .. id).json.request_counts.completed == 2 end))
+  local input = get("/v1/batches/" .. id).json.input_file_id
+  lu.assertEquals(delete("/v1/files/" .. input).status, 409)
+  lu.assertEquals(post("/v1/batches/" .. id .. "/cancel", "{}").json.status, "cancelling")
+  local b = ended(id)
+  lu.assertEquals({ b.status, b.request_counts.completed }, { "cancelled", 2 })
+  lu.assertTrue(answers(b.output_file_id).id1 ~= nil)
+  lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 end))
+end
+
+-- A restart in the middle: every line is answered once.
+function TestBatches:test_restart()
+  local lines = {}
+  for i = 1, 12 do lines[i] = line("id" .. i, "@slow{3}@long{20}") end
+  local id = batch_of(table.concat(lines, "\n")).json.id
+  lu.assertTrue(client.wait(function() return get("/v1/batches/" .. id).json.request_counts.completed >= 4 end, 5000))
+  fixture.stop(ctx)
+  start()
+  local b = ended(id)
+  lu.assertEquals({ b.status, b.request_counts }, { "completed", { total = 12, completed = 12, failed = 0 } })
+  local _, n = get("/v1/files/" .. b.output_file_id .. "/content").body:gsub("\n", "")
+  lu.assertEquals(n, 12)
+  for i = 1, 12 do lu.assertStrContains(answers(b.output_file_id)["id" .. i].response.body.choices[1].message.content, "word20") end
+end
+
+TestMultipart = {}
+
+function TestMultipart:test_every_cut()
+  local body = "preamble\r\n--b\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nbatch\r\n--b\r\n"
+    .. 'Content-Disposition: form-data; name="file"; filename="a \\"q\\".jsonl"\r\nContent-Type: text/plain\r\n\r\nline1\r\n--\r\n-b\r\n\r\n--b\r\n'
+    .. "Content-Disposition: form-data; name=empty\r\n\r\n\r\n--b--\r\nepilogue"
+  for step = 1, #body do
+    local got = {}
+    local r = multipart.reader("b", function(part)
+      local p = { part.name, part.filename or "", "" }
+      got[#got + 1] = p
+      return function(bytes) if bytes then p[3] = p[3] .. bytes else p[4] = "end" end end
+    end)
+    for i = 1, #body, step do lu.assertTrue(r:feed(body:sub(i, i + step - 1))) end
+    lu.assertTrue(r:complete())
+    lu.assertEquals(got, { { "purpose", "", "batch", "end" }, { "file", 'a "q".jsonl', "line1\r\n--\r\n-b\r\n", "end" }, { "empty", "", "", "end" } })
+  end
+end
+
+function TestMultipart:test_hostile()
+  for _, body in ipairs({ "--bX\r\n", "--b\r\nno colon\r\n\r\n", "--b\r\nContent-Disposition: form-data\r\n\r\nx", "--b\r\n" .. ("h"):rep(20000),
+    "--b\r\nContent-Disposition: form-data; name=x\r\nContent-Transfer-Encoding: base64\r\n\r\n",
+    ("--b\r\nContent-Disposition: form-data; name=x\r\n\r\n\r\n"):rep(40) }) do
+    local r = multipart.reader("b", function() return function() end end)
+    local ok = r:feed(body)
+    lu.assertTrue(not ok, body:sub(1, 40))
+    lu.assertFalse(r:complete())
+  end
+  local r = multipart.reader("b", function() return function() end end)
+  lu.assertTrue(r:feed(("x"):rep(1 << 20)))
+  lu.assertTrue(#r.buf < 100, "a long preamble is not kept")
+end
