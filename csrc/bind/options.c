@@ -75,7 +75,24 @@ static uint64_t fresh_seed(void) {
   return ((uint64_t)t.tv_sec * 1000000007u) ^ ((uint64_t)t.tv_nsec << 20) ^ ++counter;
 }
 
-// logit_bias = {[id] = number}
+// The bias on top of the stack: a number, or {number, tokens it acts on}.
+static bool bias_value(lua_State *L, mtx_logit_bias *b) {
+  b->n_tokens = 0;
+  if (lua_type(L, -1) == LUA_TNUMBER) {
+    b->bias = (float)lua_tonumber(L, -1);
+    return true;
+  }
+  if (!lua_istable(L, -1)) return false;
+  int ok = lua_rawgeti(L, -1, 1) == LUA_TNUMBER;
+  b->bias = (float)lua_tonumber(L, -1);
+  ok &= lua_rawgeti(L, -2, 2) == LUA_TNUMBER;
+  lua_Integer n = lua_tointeger(L, -1);
+  lua_pop(L, 2);
+  b->n_tokens = (int32_t)n;
+  return ok && n >= 1 && n <= INT32_MAX;
+}
+
+// logit_bias = {[id] = number or {number, n_tokens}}
 static void read_bias(lua_State *L, int idx, mtx_sampler_opts *o) {
   if (lua_getfield(L, idx, "logit_bias") == LUA_TNIL) {
     lua_pop(L, 1);
@@ -88,9 +105,10 @@ static void read_bias(lua_State *L, int idx, mtx_sampler_opts *o) {
   mtx_logit_bias *bias = mtx_scratch(L, (size_t)n * sizeof *bias);
   n = 0;
   for (lua_pushnil(L); lua_next(L, t); lua_pop(L, 1)) {
-    if (!lua_isinteger(L, -2) || lua_type(L, -1) != LUA_TNUMBER) luaL_error(L, "option 'logit_bias' must be a table {[id] = number}");
+    mtx_logit_bias *b = &bias[n++];
+    if (!lua_isinteger(L, -2) || !bias_value(L, b)) luaL_error(L, "option 'logit_bias' must be a table {[id] = number or {number, tokens}}");
     lua_Integer id = lua_tointeger(L, -2);
-    bias[n++] = (mtx_logit_bias){id < 0 || id > INT32_MAX ? -1 : (int32_t)id, (float)lua_tonumber(L, -1)};
+    b->id = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
   }
   o->logit_bias = bias;
   o->n_logit_bias = n;

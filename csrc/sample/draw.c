@@ -63,16 +63,7 @@ static void cut_mirostat1(mtx_sampler *s, mtx_sample_work *w) {
 
 // Mirostat 2: removes what surprises more than mu.
 static void cut_mirostat2(mtx_sampler *s, mtx_sample_work *w) {
-  int32_t n = 0, best = mtx_work_best(w);
-  double log_sum = mtx_log(w->sum), bound = w->max + log_sum - s->mu * 0.6931471805599453;
-  for (int32_t i = 0; i < w->n; i++) {
-    if ((double)w->x[i] < bound && i != best) continue;
-    w->id[n] = w->id[i];
-    w->x[n] = w->x[i];
-    n++;
-  }
-  if (w->n_moved < n) w->n_moved = n;
-  w->n = n;
+  mtx_work_keep_above(w, mtx_work_best(w), w->max + mtx_log(w->sum) - s->mu * 0.6931471805599453);
 }
 
 int32_t mtx_draw_mirostat(mtx_sampler *s, mtx_sample_work *w) {

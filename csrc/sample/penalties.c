@@ -5,8 +5,9 @@
 
 #include "sample/work.h"
 
-void mtx_stage_bias(mtx_sampler *s, mtx_sample_work *w) {
+void mtx_stage_bias(mtx_sampler *s, mtx_sample_work *w, int64_t n_generated) {
   for (int32_t i = 0; i < s->o.n_logit_bias; i++) {
+    if (s->bias[i].n_tokens && n_generated >= s->bias[i].n_tokens) continue;
     float *x = mtx_work_find(w, s->bias[i].id);
     if (x) *x += s->bias[i].bias;
   }

@@ -81,6 +81,8 @@ static mtx_code check_opts(const mtx_sampler_opts *o, int32_t n_vocab, mtx_err *
       return mtx_fail_at(err, MTX_EINVAL, NULL, "logit_bias", 0, "token %d does not exist; the vocabulary has %d", b->id, n_vocab);
     if (isnan(b->bias) || b->bias == INFINITY)
       return mtx_fail_at(err, MTX_EINVAL, NULL, "logit_bias", 0, "of token %d is no number", b->id);
+    if (b->n_tokens < 0)
+      return mtx_fail_at(err, MTX_EINVAL, NULL, "logit_bias", 0, "of token %d expires after %d tokens", b->id, b->n_tokens);
   }
   return MTX_OK;
 }
@@ -98,6 +100,7 @@ mtx_code mtx_sampler_open(mtx_sampler **out, const mtx_sampler_opts *o, int32_t 
   if (!s) return mtx_fail(err, MTX_ENOMEM, "no memory for a sampler");
   s->o = *o;
   s->n_vocab = n_vocab;
+  s->n_prompt = -1;
   size_t n_bias = (size_t)o->n_logit_bias * sizeof *s->bias, n_break = (size_t)o->n_dry_breakers * sizeof *s->breakers;
   s->bias = malloc(n_bias + 1);
   s->breakers = malloc(n_break + 1);
@@ -128,13 +131,9 @@ void mtx_sampler_close(mtx_sampler *s) {
 // NaN and +infinity have no place in a softmax; nor has a row without a candidate.
 static mtx_code check_row(const mtx_sample_work *w, mtx_err *err) {
   int bad = 0;
-  float max = -INFINITY;
-  for (int32_t i = 0; i < w->n; i++) {
-    bad |= !(w->x[i] < INFINITY);
-    max = w->x[i] > max ? w->x[i] : max;
-  }
+  for (int32_t i = 0; i < w->n; i++) bad |= !(w->x[i] < INFINITY);
   if (bad) return mtx_fail(err, MTX_ENUMERIC, "the model gave a logit that is not a finite number");
-  if (max == -INFINITY)
+  if (mtx_work_max(w) == -INFINITY)
     return mtx_fail(err, MTX_ENUMERIC, "no token is left: the grammar and logit_bias together ban all of them");
   return MTX_OK;
 }
@@ -149,12 +148,14 @@ mtx_code mtx_sampler_pick(mtx_sampler *s, mtx_sample_work *w, const int32_t *his
                           int32_t *token, mtx_err *err) {
   const mtx_sampler_opts *o = &s->o;
   bool greedy = o->temperature == 0;
-  if (!in_order(o, MTX_STAGE_LOGIT_BIAS)) mtx_stage_bias(s, w);
+  if (s->n_prompt < 0) s->n_prompt = n_history;
+  int64_t n_generated = n_history - s->n_prompt;
+  if (!in_order(o, MTX_STAGE_LOGIT_BIAS)) mtx_stage_bias(s, w, n_generated);
   mtx_code rc = check_row(w, err);
   for (int32_t i = 0; i < o->n_order && !rc; i++) {
     mtx_stage stage = o->order[i];
     if (stage == MTX_STAGE_LOGIT_BIAS) {
-      mtx_stage_bias(s, w);
+      mtx_stage_bias(s, w, n_generated);
       if (o->n_logit_bias) rc = check_row(w, err);
     } else if (stage == MTX_STAGE_PENALTIES) {
       mtx_stage_penalties(s, w, history, n_history);

@@ -5,6 +5,7 @@
 // space is shared by all samplers of a thread, so that nothing is allocated per
 // token. Use, per token:
 //   mtx_sample_load(w, logits);            copies the row
+//   mtx_sample_guide(w, other, scale);     only with guidance
 //   mtx_sample_mask(w, bits);              only with a grammar
 //   mtx_sampler_pick(s, w, history, n, &token, err);
 //
@@ -40,7 +41,11 @@ typedef enum {
 const char *mtx_stage_name(mtx_stage s);  // "logit_bias", "top_k", ...
 bool mtx_stage_parse(const char *name, mtx_stage *out);
 
-typedef struct mtx_logit_bias { int32_t id; float bias; } mtx_logit_bias;  // -INFINITY bans
+typedef struct mtx_logit_bias {
+  int32_t id;
+  float bias;        // -INFINITY bans
+  int32_t n_tokens;  // acts on so many generated tokens, then expires; 0 = never
+} mtx_logit_bias;
 
 typedef struct mtx_sampler_opts {
   double temperature;        // 1; 0 = greedy. Bias, penalties and DRY still act then.
@@ -88,6 +93,11 @@ mtx_code mtx_sample_work_open(mtx_sample_work **out, int32_t n_vocab, mtx_err *e
 void mtx_sample_work_close(mtx_sample_work *w);
 
 void mtx_sample_load(mtx_sample_work *w, const float *logits);
+// Classifier-free guidance (Sanchez et al. 2023, "Stay on topic with classifier-free
+// guidance", equation 7), over log-probabilities: the loaded row becomes
+// u + scale * (c - u), c = its log-softmax, u = that of the other prompt's row.
+// Where u is -infinity c stays. Scale 1 would give c, so callers leave it out.
+void mtx_sample_guide(mtx_sample_work *w, const float *uncond, double scale);
 // bits: bit (id & 63) of word id / 64 set = allowed.
 void mtx_sample_mask(mtx_sample_work *w, const uint64_t *bits);
 // The loaded row, for callers that change it themselves.

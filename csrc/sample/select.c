@@ -49,29 +49,44 @@ void mtx_work_cut(mtx_sample_work *w, const float *key, mtx_cut cut) {
   for (int32_t i = 0; i < w->n; i++) {
     uint32_t k = mtx_float_key(key[i]);
     if (k < cut.key || (k == cut.key && cut.n_ties-- <= 0)) continue;
-    w->id[n] = w->id[i];
-    w->x[n] = w->x[i];
-    w->p[n] = w->p[i];
-    n++;
+    mtx_work_move(w, n++, i);
   }
-  if (w->n_moved < n) w->n_moved = n;
-  w->n = n;
+  mtx_work_shrink(w, n);
 }
 
+void mtx_work_keep_above(mtx_sample_work *w, int32_t best, double bound) {
+  int32_t n = 0;
+  for (int32_t i = 0; i < w->n; i++)
+    if ((double)w->x[i] >= bound || i == best) mtx_work_move(w, n++, i);
+  mtx_work_shrink(w, n);
+}
+
+// In sixteen lanes: one chain of comparisons would wait for each of them.
+static float max_of(const float *x, int32_t n) {
+  float m[16], max = -INFINITY;
+  int32_t i = 0;
+  for (int k = 0; k < 16; k++) m[k] = -INFINITY;
+  for (; i + 16 <= n; i += 16)
+    for (int k = 0; k < 16; k++) m[k] = x[i + k] > m[k] ? x[i + k] : m[k];
+  for (; i < n; i++) max = x[i] > max ? x[i] : max;
+  for (int k = 0; k < 16; k++) max = m[k] > max ? m[k] : max;
+  return max;
+}
+
+float mtx_work_max(const mtx_sample_work *w) { return max_of(w->x, w->n); }
+
+// Two passes: the first one vectorises, the second ends early.
 int32_t mtx_work_best(const mtx_sample_work *w) {
+  float max = mtx_work_max(w);
   int32_t best = 0;
-  for (int32_t i = 1; i < w->n; i++)
-    if (w->x[i] > w->x[best]) best = i;
+  while (best + 1 < w->n && w->x[best] != max) best++;
   return best;
 }
 
 void mtx_work_keep_best(mtx_sample_work *w) {
-  int32_t best = mtx_work_best(w);
-  w->id[0] = w->id[best];
-  w->x[0] = w->x[best];
+  mtx_work_move(w, 0, mtx_work_best(w));
   w->p[0] = 1;
-  w->n = 1;
-  if (w->n_moved < 1) w->n_moved = 1;
+  mtx_work_shrink(w, 1);
 }
 
 float *mtx_work_find(mtx_sample_work *w, int32_t id) {
@@ -85,14 +100,8 @@ float *mtx_work_find(mtx_sample_work *w, int32_t id) {
   return lo < w->n && w->id[lo] == id ? &w->x[lo] : NULL;
 }
 
-static float max_of(const float *x, int32_t n) {
-  float m = -INFINITY;
-  for (int32_t i = 0; i < n; i++) m = x[i] > m ? x[i] : m;
-  return m;
-}
-
 void mtx_work_softmax(mtx_sample_work *w) {
-  w->max = max_of(w->x, w->n);
+  w->max = mtx_work_max(w);
   for (int32_t i = 0; i < w->n; i++) w->p[i] = mtx_exp((double)w->x[i] - w->max);
   w->sum = 0;
   for (int32_t i = 0; i < w->n; i++) w->sum += w->p[i];
@@ -173,12 +182,26 @@ static int by_logprob(const void *a, const void *b) {
   return (x->id > y->id) - (x->id < y->id);
 }
 
+// log of the sum of e^x; *max gets the largest. Uses w->p.
+static double log_sum_exp(mtx_sample_work *w, const float *x, double *max) {
+  double sum = 0;
+  *max = max_of(x, w->n_vocab);
+  for (int32_t i = 0; i < w->n_vocab; i++) w->p[i] = mtx_exp((double)x[i] - *max);
+  for (int32_t i = 0; i < w->n_vocab; i++) sum += w->p[i];
+  return mtx_log(sum);
+}
+
+void mtx_sample_guide(mtx_sample_work *w, const float *uncond, double scale) {
+  double c_max, u_max, c_log = log_sum_exp(w, w->x, &c_max), u_log = log_sum_exp(w, uncond, &u_max);
+  for (int32_t i = 0; i < w->n_vocab; i++) {
+    double c = (double)w->x[i] - c_max - c_log, u = (double)uncond[i] - u_max - u_log;
+    w->x[i] = (float)(u == -INFINITY || c == -INFINITY ? c : u + scale * (c - u));
+  }
+}
+
 int32_t mtx_sample_logprobs(mtx_sample_work *w, const float *logits, int32_t token, double *logprob,
                             mtx_logprob *top, int32_t n) {
-  double max = max_of(logits, w->n_vocab), sum = 0;
-  for (int32_t i = 0; i < w->n_vocab; i++) w->p[i] = mtx_exp((double)logits[i] - max);
-  for (int32_t i = 0; i < w->n_vocab; i++) sum += w->p[i];
-  double log_sum = mtx_log(sum);
+  double max, log_sum = log_sum_exp(w, logits, &max);
   if (logprob) *logprob = isfinite(logits[token]) ? (double)logits[token] - max - log_sum : -1e30;
   if (n > w->n_vocab) n = w->n_vocab;
   if (n <= 0) return 0;

@@ -7,36 +7,8 @@
 
 // Keeps candidates whose p (of sum 1) is at least `least`; the best one always stays.
 static void keep_likely(mtx_sample_work *w, double least) {
-  double bound = least * w->sum;
-  int32_t best = mtx_work_best(w), n = 0;
-  for (int32_t i = 0; i < w->n; i++) {
-    if (w->p[i] < bound && i != best) continue;
-    w->id[n] = w->id[i];
-    w->x[n] = w->x[i];
-    w->p[n] = w->p[i];
-    n++;
-  }
-  if (w->n_moved < n) w->n_moved = n;
-  w->n = n;
-}
-
-// The same for logits, which needs no exponentials.
-static void keep_above(mtx_sample_work *w, double bound) {
-  int32_t n = 0;
-  for (int32_t i = 0; i < w->n; i++) {
-    if ((double)w->x[i] < bound) continue;
-    w->id[n] = w->id[i];
-    w->x[n] = w->x[i];
-    n++;
-  }
-  if (w->n_moved < n) w->n_moved = n;
-  w->n = n;
-}
-
-static double max_logit(const mtx_sample_work *w) {
-  float m = -INFINITY;
-  for (int32_t i = 0; i < w->n; i++) m = w->x[i] > m ? w->x[i] : m;
-  return m;
+  double p = least * w->sum;
+  if (p > 1e-300) mtx_work_keep_above(w, mtx_work_best(w), w->max + mtx_log(p));
 }
 
 // A heap of the k best so far, worst on top: almost every candidate costs one comparison.
@@ -62,15 +34,7 @@ static void top_k_heap(mtx_sample_work *w, int32_t k) {
   }
   float kth = heap[0];
   for (int32_t i = 0; i < n; i++) n_equal += heap[i] == kth;
-  int32_t m = 0;
-  for (int32_t i = 0; i < w->n; i++) {
-    if (w->x[i] < kth || (w->x[i] == kth && n_equal-- <= 0)) continue;
-    w->id[m] = w->id[i];
-    w->x[m] = w->x[i];
-    m++;
-  }
-  if (w->n_moved < m) w->n_moved = m;
-  w->n = m;
+  mtx_work_cut(w, w->x, (mtx_cut){mtx_float_key(kth), n_equal});
 }
 
 static void top_k(mtx_sample_work *w, int32_t k) {
@@ -96,8 +60,12 @@ static void typical_p(mtx_sample_work *w, double p) {
 
 static void min_p(mtx_sample_work *w, double p) {
   if (p <= 0) return;
-  if (p >= 1) mtx_work_keep_best(w);
-  else keep_above(w, max_logit(w) + mtx_log(p));
+  if (p >= 1) {
+    mtx_work_keep_best(w);
+  } else {
+    int32_t best = mtx_work_best(w);
+    mtx_work_keep_above(w, best, w->x[best] + mtx_log(p));
+  }
 }
 
 static void top_n_sigma(mtx_sample_work *w, double n) {
@@ -109,7 +77,8 @@ static void top_n_sigma(mtx_sample_work *w, double n) {
   double mean = sum / count;
   for (int32_t i = 0; i < w->n; i++)
     if (w->x[i] > -INFINITY) sum2 += (w->x[i] - mean) * (w->x[i] - mean);
-  keep_above(w, max_logit(w) - n * sqrt(sum2 / count));
+  int32_t best = mtx_work_best(w);
+  mtx_work_keep_above(w, best, w->x[best] - n * sqrt(sum2 / count));
 }
 
 static void top_a(mtx_sample_work *w, double a) {
@@ -144,14 +113,9 @@ static void xtc(mtx_sampler *s, mtx_sample_work *w) {
     if (least < 0 || w->p[i] < w->p[least]) least = i;
   }
   if (n_above < 2) return;
-  for (int32_t i = 0; i < w->n; i++) {
-    if (w->p[i] >= bound && i != least) continue;
-    w->id[n] = w->id[i];
-    w->x[n] = w->x[i];
-    n++;
-  }
-  if (w->n_moved < n) w->n_moved = n;
-  w->n = n;
+  for (int32_t i = 0; i < w->n; i++)
+    if (w->p[i] < bound || i == least) mtx_work_move(w, n++, i);
+  mtx_work_shrink(w, n);
 }
 
 static void temperature(mtx_sampler *s, mtx_sample_work *w) {
@@ -169,7 +133,7 @@ static void temperature(mtx_sampler *s, mtx_sample_work *w) {
     }
   }
   if (t == 1) return;
-  double max = max_logit(w), origin = fabs(max) / t > 1e30 ? max : 0;  // a tiny t must not overflow
+  double max = w->x[mtx_work_best(w)], origin = fabs(max) / t > 1e30 ? max : 0;  // a tiny t must not overflow
   for (int32_t i = 0; i < w->n; i++) w->x[i] = (float)(((double)w->x[i] - origin) / t);
 }
 

@@ -34,11 +34,12 @@ struct mtx_sampler {
   double mu;           // mirostat
   double ema_sum, ema_weight;  // adaptive-p
   int32_t n_vocab;
+  int64_t n_prompt;    // history at the first pick; -1 before it
 };
 
-// Monotone map of floats to unsigned integers (no NaN).
+// Monotone map of floats to unsigned integers (no NaN; both zeros are one).
 static inline uint32_t mtx_float_key(float f) {
-  union { float f; uint32_t u; } v = {f};
+  union { float f; uint32_t u; } v = {f + 0.0f};
   return v.u & 0x80000000u ? ~v.u : v.u | 0x80000000u;
 }
 
@@ -51,14 +52,29 @@ mtx_cut mtx_select(double bucket[2048], const float *key, const double *w, int32
 
 void mtx_work_softmax(mtx_sample_work *w);       // fills max, p, sum
 double mtx_work_entropy(const mtx_sample_work *w);  // nats, after softmax
-void mtx_work_cut(mtx_sample_work *w, const float *key, mtx_cut cut);  // keeps what the cut says
-int32_t mtx_work_best(const mtx_sample_work *w);      // index of the largest logit, the first of equals
+float mtx_work_max(const mtx_sample_work *w);    // the largest logit; NaN is passed over
+int32_t mtx_work_best(const mtx_sample_work *w); // its index, the first of equals
+
+// The three ways candidates are kept.
+void mtx_work_cut(mtx_sample_work *w, const float *key, mtx_cut cut);  // what the cut says
+void mtx_work_keep_above(mtx_sample_work *w, int32_t best, double bound);  // logits >= bound, and index `best` whatever it is
 void mtx_work_keep_best(mtx_sample_work *w);     // the largest logit alone, lowest id
+
+// Candidate i becomes number n of those that stay (n <= i); then the rest goes.
+static inline void mtx_work_move(mtx_sample_work *w, int32_t n, int32_t i) {
+  w->id[n] = w->id[i];
+  w->x[n] = w->x[i];
+  w->p[n] = w->p[i];
+}
+static inline void mtx_work_shrink(mtx_sample_work *w, int32_t n) {
+  if (w->n_moved < n) w->n_moved = n;
+  w->n = n;
+}
 
 float *mtx_work_find(mtx_sample_work *w, int32_t id);  // its logit, NULL when no candidate
 
 // Changes of single logits.
-void mtx_stage_bias(mtx_sampler *s, mtx_sample_work *w);
+void mtx_stage_bias(mtx_sampler *s, mtx_sample_work *w, int64_t n_generated);
 void mtx_stage_penalties(mtx_sampler *s, mtx_sample_work *w, const int32_t *history, int64_t n);
 mtx_code mtx_stage_dry(mtx_sampler *s, mtx_sample_work *w, const int32_t *history, int64_t n, mtx_err *err);
 

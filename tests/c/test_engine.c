@@ -168,7 +168,7 @@ static void test_logprobs_and_grammar(const fixture *f, int hello) {
   mtx_sampler_opts so;
   mtx_sampler_opts_init(&so);
   mtx_logit_bias bias[CHAIN_DIM];
-  for (int i = 0; i < CHAIN_DIM; i++) bias[i] = (mtx_logit_bias){i, -INFINITY};
+  for (int i = 0; i < CHAIN_DIM; i++) bias[i] = (mtx_logit_bias){i, -INFINITY, 0};
   so.logit_bias = bias;
   so.n_logit_bias = CHAIN_DIM;
   r = ask(&p, 1, 40);

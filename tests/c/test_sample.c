@@ -76,6 +76,27 @@ static void run_case(FILE *f, case_t *c, mtx_sample_work *w) {
   mtx_sampler_close(s);
 }
 
+static void run_guide(FILE *f) {
+  static float cond[MAX_VOCAB], uncond[MAX_VOCAB];
+  double scale, want;
+  if (fscanf(f, "%lf", &scale) != 1) CHECK(0, "guide without a scale");
+  int n = scan_int(f);
+  for (int i = 0; i < n; i++) CHECK(fscanf(f, "%f", &cond[i]) == 1);
+  for (int i = 0; i < n; i++) CHECK(fscanf(f, "%f", &uncond[i]) == 1);
+  mtx_sample_work *w;
+  CHECK(mtx_sample_work_open(&w, n, NULL) == MTX_OK);
+  mtx_sample_load(w, cond);
+  mtx_sample_guide(w, uncond, scale);
+  const float *x = mtx_sample_row(w);
+  for (int i = 0; i < n; i++)
+    CHECK(fscanf(f, "%lf", &want) == 1 && fabs(x[i] - want) < 2e-6 * fabs(want) + 1e-6, "scale %g, token %d: %g, want %g", scale, i, x[i], want);
+  cond[1] = uncond[2] = -INFINITY;
+  mtx_sample_load(w, cond);
+  mtx_sample_guide(w, uncond, scale);
+  CHECK(x[1] == -INFINITY && x[2] < 0 && x[2] > -100, "an impossible token stays so, and what the other row forbids is left alone");
+  mtx_sample_work_close(w);
+}
+
 static void test_golden(void) {
   FILE *f = fopen("tests/golden/sample/cases.txt", "r");
   CHECK(f != NULL, "tests/golden/sample/cases.txt is missing");
@@ -83,7 +104,7 @@ static void test_golden(void) {
   static case_t c;
   mtx_sample_work *w = NULL;
   char word[64], line[64];
-  int n_cases = 0, n_rng = 0;
+  int n_cases = 0, n_rng = 0, n_guide = 0;
   while (fscanf(f, "%63s", word) == 1) {
     if (!strcmp(word, "#")) {
       if (fscanf(f, "%*[^\n]") < 0) break;
@@ -94,6 +115,9 @@ static void test_golden(void) {
       mtx_rng_seed(&r, seed);
       for (int i = 0; i < 8; i++) CHECK(fscanf(f, "%llu", &v) == 1 && mtx_rng_next(&r) == v, "seed %llu", seed);
       n_rng++;
+    } else if (!strcmp(word, "guide")) {
+      run_guide(f);
+      n_guide++;
     } else if (!strcmp(word, "case")) {
       if (fscanf(f, "%63s", c.name) != 1) break;
       mtx_sampler_opts_init(&c.o);
@@ -130,7 +154,7 @@ static void test_golden(void) {
       break;
     }
   }
-  CHECK(n_cases > 180 && n_rng == 4, "%d cases", n_cases);
+  CHECK(n_cases > 180 && n_rng == 4 && n_guide == 4, "%d cases", n_cases);
   mtx_sample_work_close(w);
   fclose(f);
 }
@@ -233,7 +257,7 @@ static void test_numeric_errors(void) {
   CHECK(mtx_sampler_pick(s, w, NULL, 0, &token, &err) == MTX_OK && token == 67);
   mtx_sampler_close(s);
 
-  mtx_logit_bias ban = {67, -INFINITY};  // grammar allows one token, the bias bans it
+  mtx_logit_bias ban = {67, -INFINITY, 0};  // grammar allows one token, the bias bans it
   o.logit_bias = &ban;
   o.n_logit_bias = 1;
   CHECK(mtx_sampler_open(&s, &o, N, NULL) == MTX_OK);
@@ -246,6 +270,31 @@ static void test_numeric_errors(void) {
   CHECK(mtx_sample_logprobs(w, x, 5, &lp, top, 3) == 3 && lp == -1e30);
   CHECK(top[0].id == 6 && top[1].id == 13 && top[2].id == 20, "equals: lowest id first");
   mtx_sampler_close(s);
+  mtx_sample_work_close(w);
+}
+
+// A bias with an end acts on the first generated tokens, also when some of them are taken back.
+static void test_bias_expires(void) {
+  float x[4] = {0, 3, 2, 1};
+  mtx_logit_bias bias[] = {{1, -INFINITY, 2}, {2, -INFINITY, 1}};
+  mtx_sampler_opts o;
+  mtx_sampler_opts_init(&o);
+  o.temperature = 0;
+  o.logit_bias = bias;
+  o.n_logit_bias = 2;
+  mtx_sample_work *w;
+  mtx_sampler *s;
+  CHECK(mtx_sample_work_open(&w, 4, NULL) == MTX_OK && mtx_sampler_open(&s, &o, 4, NULL) == MTX_OK);
+  int32_t hist[8] = {0}, token;
+  const struct { int64_t n; int32_t want; } step[] = {{5, 3}, {6, 2}, {7, 1}, {6, 2}, {8, 1}};
+  for (int i = 0; i < 5; i++) {
+    mtx_sample_load(w, x);
+    CHECK(mtx_sampler_pick(s, w, hist, step[i].n, &token, NULL) == MTX_OK && token == step[i].want, "after %d: %d", (int)step[i].n, token);
+  }
+  mtx_sampler_close(s);
+  bias[0].n_tokens = -1;
+  mtx_err err;
+  CHECK(mtx_sampler_open(&s, &o, 4, &err) == MTX_EINVAL && !strcmp(err.key, "logit_bias"));
   mtx_sample_work_close(w);
 }
 
@@ -286,7 +335,7 @@ static void test_options(void) {
   mtx_sampler *s;
   mtx_err err;
   mtx_sampler_opts_init(&o);
-  mtx_logit_bias b = {10, 1};
+  mtx_logit_bias b = {10, 1, 0};
   o.logit_bias = &b;
   o.n_logit_bias = 1;
   CHECK(mtx_sampler_open(&s, &o, 10, &err) == MTX_EINVAL && strstr(err.msg, "10"));
@@ -348,6 +397,7 @@ int main(void) {
   test_defaults_change_nothing();
   test_greedy_ties();
   test_numeric_errors();
+  test_bias_expires();
   test_logprobs();
   test_options();
   test_real();

@@ -215,6 +215,13 @@ class Sampler:
         return c, p, self.draw(c, p)
 
 
+def guided(cond, uncond, scale):
+    """Log-probabilities u + scale * (c - u): what guidance makes of two rows."""
+    c = [math.log(v) for v in softmax(list(enumerate(cond)))]
+    u = [math.log(v) for v in softmax(list(enumerate(uncond)))]
+    return [b + scale * (a - b) for a, b in zip(c, u)]
+
+
 def emit(name, logits, hist=(), order=ORDER, bias=None, breakers=(), seed=42, **opts):
     o = dict(DEFAULTS)
     o.update(opts)
@@ -311,6 +318,9 @@ def main():
              top_p=0.9, min_p=0.001, repeat_penalty=1.5)
         emit("order_short" + t, x, h, order=["min_p", "temperature"], temperature=1.7, top_k=2, min_p=0.1, bias={5: 1.0})
         emit("order_empty" + t, x, h, order=[], temperature=0.5, top_k=2)
+    for n, scale in ((40, 1.5), (40, 0.0), (40, -0.5), (300, 3.0)):
+        x, y = row(n), row(n)
+        print("guide", scale, n, *x, *y, *["%.10g" % v for v in guided(x, y, scale)])
 
 
 main()
