@@ -80,11 +80,12 @@ static int64_t promised(const mtx_engine *e, const mtx_run *except) {
   return n;
 }
 
+// A request and its guide count once, and are nobody to each other.
 static size_t n_running(const mtx_engine *e, const mtx_run *except) {
   size_t n = 0;
   for (size_t i = 0; i < e->n_runs; i++) {
     const mtx_run *r = e->runs[i];
-    n += r != except && r->seq >= 0 && !r->doomed && !r->parked && !r->job;
+    n += r != except && r->guide != except && !r->guided && r->seq >= 0 && !r->doomed && !r->parked && !r->job;
   }
   return n;
 }
@@ -106,7 +107,7 @@ static bool admit(mtx_engine *e, mtx_run *r) {
     r->seq = r->job->session->seq;
     return true;
   }
-  if (!r->job && n_running(e, r) >= (size_t)e->opts.n_parallel) return false;
+  if (!r->job && !r->guided && n_running(e, r) >= (size_t)e->opts.n_parallel) return false;
   mtx_code rc = take_sequence(e, r, &err);
   if (rc && rc != MTX_ELIMIT) {
     mtx_run_fail(e, r, &err);
@@ -115,8 +116,9 @@ static bool admit(mtx_engine *e, mtx_run *r) {
   if (!rc) {
     int64_t room = r->n_max - (int64_t)r->tokens.len;
     int64_t want = mtx_kv_seq_pages_needed(e->kv, r->seq, to_feed(e, r) + (room < HEADROOM ? room : HEADROOM));
+    // A guide whose request already runs must get in, or both would wait for each other.
+    while (want + promised(e, r) > mtx_kv_get_stats(e->kv).n_free && (r->guided ? mtx_batch_make_room(e, r) : mtx_prefix_evict(e->prefix))) {}
     int64_t others = promised(e, r);
-    while (want + others > mtx_kv_get_stats(e->kv).n_free && mtx_prefix_evict(e->prefix)) {}
     mtx_kv_stats pages = mtx_kv_get_stats(e->kv);
     if (want + others > pages.n_free) {
       // Alone it may also use the headroom; if even the tokens do not fit, nothing that runs will free them.
@@ -132,14 +134,17 @@ static bool admit(mtx_engine *e, mtx_run *r) {
   }
   if (rc) {
     bool others_run = false;
-    for (size_t i = 0; i < e->n_runs; i++) others_run |= e->runs[i] != r && e->runs[i]->seq >= 0 && !e->runs[i]->doomed;
+    for (size_t i = 0; i < e->n_runs; i++) {
+      const mtx_run *o = e->runs[i];
+      others_run |= o != r && o != r->guided && o != r->guide && o->seq >= 0 && !o->doomed;
+    }
     if (!others_run) mtx_run_fail(e, r, &err);
     return false;
   }
   if (r->job) r->job->session->seq = r->seq;
   if (!r->t_start) {
     r->t_start = mtx_now_ms();
-    if (!r->job) {
+    if (r->id) {
       pthread_mutex_lock(&e->lock);
       e->n_waiting--;
       e->stats.n_prompt_tokens += r->n_prompt;
@@ -199,7 +204,7 @@ static void out_of_pages(mtx_engine *e, mtx_run *r) {
   } else if (n_running(e, r)) {
     leave(e, r);  // goes on when the others have ended
   } else if (decodes(e, r)) {
-    mtx_run_finish(e, r, MTX_DONE_LENGTH, NULL, NULL, NULL);
+    mtx_run_finish(e, r->guided ? r->guided : r, MTX_DONE_LENGTH, NULL, NULL, NULL);
   } else {
     mtx_run_fail(e, r, &err);
   }
@@ -244,6 +249,7 @@ void mtx_batch_build(mtx_engine *e) {
     }
     if (decodes(e, r)) continue;  // came back with all but its last token; next step
     int64_t n = to_feed(e, r);
+    if (n == 0) continue;  // waits for its guide's logits, or for a token to follow
     if (!causal && n > budget) {
       if (e->n_rows == 0) {
         mtx_err err;

@@ -57,14 +57,15 @@ static void sweep(mtx_engine *e) {
 }
 
 static void apply_policy(mtx_engine *e, mtx_run *r) {
+  int64_t id = r->guided ? r->guided->id : r->id;
   r->rank = INT64_MAX;
   r->parked = false;
-  for (int i = 0; i < e->policy.n_order && r->id; i++)
-    if (e->policy.order[i] == r->id) {
+  for (int i = 0; i < e->policy.n_order && id; i++)
+    if (e->policy.order[i] == id) {
       r->rank = i;
       break;
     }
-  for (int i = 0; i < e->policy.n_preempt && r->id; i++) r->parked |= e->policy.preempt[i] == r->id;
+  for (int i = 0; i < e->policy.n_preempt && id; i++) r->parked |= e->policy.preempt[i] == id;
 }
 
 // ---- the thread ---------------------------------------------------------------------
@@ -117,6 +118,8 @@ static void accept_inbox(mtx_engine *e, inbox *in) {
     if (mtx_engine_add_run(e, r)) continue;
     mtx_fail(&err, MTX_ENOMEM, "no memory for a request");
     mtx_run_fail(e, r, &err);
+    if (r->guide) next = r->guide->next, mtx_run_free(r->guide);
+    else if (r->guided) r->guided->guide = NULL;
     mtx_run_free(r);
   }
   for (mtx_job *j = in->jobs, *next; j; j = next) {
@@ -189,9 +192,11 @@ static void step(mtx_engine *e) {
     } else if (e->out_token[i] < r->n_prompt - 1 && !r->t_first) {
       mtx_run_prompt_logits(e, r, e->out_token[i], row);
     } else {
+      if (!(r = mtx_guide_join(e, r, &row))) continue;
       int64_t before = r->n_generated;
       mtx_run_logits(e, r, row);
       n_new += r->n_generated > before;
+      mtx_guide_follow(e, r);
     }
   }
   pthread_mutex_lock(&e->lock);
@@ -219,7 +224,7 @@ static void publish_stats(mtx_engine *e) {
   int64_t n[3] = {0};
   for (size_t i = 0; i < e->n_runs; i++) {
     const mtx_run *r = e->runs[i];
-    if (r->job) continue;
+    if (r->job || r->guided) continue;
     if (r->parked) n[2]++;
     else if (r->seq >= 0) n[r->t_first > 0]++;
   }
@@ -293,7 +298,7 @@ static mtx_code open_context(mtx_engine *e, mtx_err *err) {
     uint64_t most = (uint64_t)o->n_ctx * 64;  // more would be address space only
     kv_tokens += (int64_t)(extra < most ? extra : most);
   }
-  mtx_context_opts c = {.n_ctx = o->n_ctx, .kv_tokens = kv_tokens, .max_seqs = o->n_parallel + o->max_sessions + (o->cache_bytes ? CACHED_WINDOWS : 0),
+  mtx_context_opts c = {.n_ctx = o->n_ctx, .kv_tokens = kv_tokens, .max_seqs = 2 * o->n_parallel + o->max_sessions + (o->cache_bytes ? CACHED_WINDOWS : 0),  // a request may have a guide
                         .max_rows = o->max_rows, .n_threads = o->n_threads, .kv_type = o->kv_type};
   mtx_code rc = mtx_context_open(&e->ctx, e->model, &c, err);
   if (rc) return rc;
@@ -423,10 +428,15 @@ mtx_code mtx_engine_submit(mtx_engine *e, const mtx_request *r, int64_t *id, mtx
     if (run->start) run->start->id = run->id;
     *e->arrived_tail = run;
     e->arrived_tail = &run->next;
+    if (run->guide) {
+      run->next = run->guide;
+      e->arrived_tail = &run->guide->next;
+    }
     pthread_cond_signal(&e->work_cond);
   }
   pthread_mutex_unlock(&e->lock);
   if (!full) return MTX_OK;
+  mtx_run_free(run->guide);
   mtx_run_free(run);
   return mtx_fail(err, MTX_ELIMIT, "the queue is full: %d requests wait, the limit is %d", e->opts.max_waiting, e->opts.max_waiting);
 }

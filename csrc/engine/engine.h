@@ -47,6 +47,16 @@ int64_t mtx_engine_n_ctx(const mtx_engine *e);
 
 // ---- requests -----------------------------------------------------------------
 
+// A caller's own way to choose tokens, called on the engine's thread for each.
+typedef struct mtx_token_hook {
+  // logits[n_vocab]: after guidance, grammar and bans, before the sampler; may be changed. history: prompt and
+  // generated tokens, newest last. *token is -1: left so, the sampler goes on from the changed row; else that
+  // token is taken. An error ends the request.
+  mtx_code (*pick)(void *self, float *logits, int32_t n_vocab, const int32_t *history, int64_t n_history, int32_t *token, mtx_err *err);
+  void (*close)(void *self);  // once, on the engine's thread; on the caller's when submit fails
+  void *self;
+} mtx_token_hook;
+
 typedef struct mtx_request {
   const int32_t *tokens; int64_t n_tokens;  // the prompt, at least one token
   int64_t max_tokens;        // generated at most; more than the context leaves is cut
@@ -54,6 +64,9 @@ typedef struct mtx_request {
   const char *const *stops; const size_t *stop_lens; int n_stops;
   const char *const *bans; const size_t *ban_lens; int n_bans;  // strings that must not appear; not with a matcher
   mtx_matcher *matcher;      // NULL or a matcher the engine takes over, on failure too
+  mtx_token_hook hook;       // pick NULL = none; taken over like the matcher
+  double cfg_scale;          // classifier-free guidance (mtx_sample_guide); 1 = off
+  const int32_t *negative; int64_t n_negative;  // with guidance: the other prompt, at least one token
   int logprobs;              // -1 = none, else how many alternatives per token
   int prompt_logprobs;       // the same for the prompt's tokens (sent with the start event)
   int priority;              // higher first

@@ -7,7 +7,7 @@
 #include "engine/state.h"
 
 void mtx_request_init(mtx_request *r) {
-  *r = (mtx_request){.logprobs = -1, .prompt_logprobs = -1};
+  *r = (mtx_request){.logprobs = -1, .prompt_logprobs = -1, .cfg_scale = 1};
 }
 
 static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
@@ -81,9 +81,11 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   mtx_run *run = rc ? NULL : calloc(1, sizeof *run);
   if (!run) {
     mtx_matcher_free(r->matcher);
+    if (r->hook.close) r->hook.close(r->hook.self);
     return rc ? rc : mtx_fail(err, MTX_ENOMEM, "no memory for a request");
   }
   run->matcher = r->matcher;
+  run->hook = r->hook;
   run->seq = -1;
   run->n_prompt = r->n_tokens;
   run->n_max = r->max_tokens < e->n_ctx - r->n_tokens ? r->n_tokens + r->max_tokens : e->n_ctx;
@@ -114,9 +116,11 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
     if ((rc = add_rule(run, r->stops[i], r->stop_lens[i], false, err))) goto fail;
   for (int i = 0; i < r->n_bans; i++)
     if ((rc = add_rule(run, r->bans[i], r->ban_lens[i], true, err))) goto fail;
+  if ((rc = mtx_guide_new(e, r, run, err))) goto fail;
   *out = run;
   return MTX_OK;
 fail:
+  mtx_run_free(run->guide);
   mtx_run_free(run);
   return rc;
 }
@@ -134,6 +138,8 @@ void mtx_run_free(mtx_run *r) {
   mtx_sampler_close(r->sampler);
   mtx_matcher_free(r->matcher);
   mtx_event_free(r->start);
+  free(r->row);
+  if (r->hook.close) r->hook.close(r->hook.self);
   free(r);
 }
 
@@ -151,10 +157,15 @@ void mtx_run_finish(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx
   if (r->doomed) return;
   r->doomed = true;
   release(e, r, reason != MTX_DONE_ERROR);
+  if (r->guide) {
+    r->guide->doomed = true;
+    release(e, r->guide, reason != MTX_DONE_ERROR);
+  }
   mtx_emit_done(e, r, reason, stop, err, code);
 }
 
 void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err) {
+  if (r->guided) r = r->guided;
   if (r->job) {
     r->job->err = *err;
     mtx_job_end(e, r->job, err->code);
@@ -258,7 +269,7 @@ static mtx_code roll_back(mtx_engine *e, mtx_run *r, size_t at, mtx_err *err) {
   mtx_buf again = {0};
   for (int64_t k = 0; k < i && !rc; k++) rc = feed(r, r->tokens.ptr[r->n_prompt + k], &again, err);
   mtx_buf_fini(&again);
-  (void)mtx_kv_seq_truncate(e->kv, r->seq, (int64_t)r->tokens.len - 1);
+  if (r->seq >= 0) (void)mtx_kv_seq_truncate(e->kv, r->seq, (int64_t)r->tokens.len - 1);
   return rc;
 }
 
@@ -325,6 +336,25 @@ static mtx_code restrict_row(mtx_engine *e, mtx_run *r, bool *end, mtx_err *err)
   return MTX_OK;
 }
 
+// The hook sees which tokens are forbidden (-infinity) and cannot allow them again.
+static mtx_code ask_hook(mtx_engine *e, mtx_run *r, int32_t *token, mtx_err *err) {
+  float *row = mtx_sample_row(e->work);
+  if (r->matcher || r->ignore_eos || r->n_bans) {
+    for (int32_t i = 0; i < e->n_vocab; i++)
+      if (row[i] > -INFINITY) e->mask[i / 64] |= UINT64_C(1) << (i % 64);
+      else e->mask[i / 64] &= ~(UINT64_C(1) << (i % 64));
+  } else {
+    memset(e->mask, 0xff, ((size_t)e->n_vocab + 63) / 64 * sizeof *e->mask);
+  }
+  mtx_code rc = r->hook.pick(r->hook.self, row, e->n_vocab, r->tokens.ptr, (int64_t)r->tokens.len, token, err);
+  if (rc) return rc;
+  if (*token >= e->n_vocab) return mtx_fail(err, MTX_EINVAL, "the sampler function chose token %d; the vocabulary has %d", *token, e->n_vocab);
+  if (*token >= 0 && !bit(e->mask, *token))
+    return mtx_fail(err, MTX_EINVAL, "the sampler function chose token %d, which the grammar, ignore_eos or a banned string forbids", *token);
+  if (*token < 0) mtx_sample_mask(e->work, e->mask);
+  return MTX_OK;
+}
+
 void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits) {
   enum { MAX_TOP = 1000 };
   mtx_logprob top[MAX_TOP];
@@ -339,12 +369,14 @@ void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits) {
     return;
   }
   mtx_sample_load(e->work, logits);
+  if (r->guide) mtx_sample_guide(e->work, r->guide->row, r->cfg_scale);
   mtx_code rc = restrict_row(e, r, &end, &err);
   if (!rc && end) {
     finish_text(e, r, MTX_DONE_STOP, NULL);
     return;
   }
-  if (!rc) rc = mtx_sampler_pick(r->sampler, e->work, r->tokens.ptr, (int64_t)r->tokens.len, &token, &err);
+  if (!rc && r->hook.pick) rc = ask_hook(e, r, &token, &err);
+  if (!rc && token < 0) rc = mtx_sampler_pick(r->sampler, e->work, r->tokens.ptr, (int64_t)r->tokens.len, &token, &err);
   if (rc) goto fail;
   if (bit(e->eog, token) && !r->ignore_eos) {
     finish_text(e, r, MTX_DONE_STOP, NULL);

@@ -50,6 +50,11 @@ typedef struct mtx_run {
   mtx_event *start;            // collects prompt logprobs
   mtx_event *open_event;       // the token event still being merged into, while
   uint64_t open_epoch;         // this equals the engine's epoch
+  mtx_token_hook hook;
+  // guidance (guide.c): a request and its guide point to each other
+  struct mtx_run *guide, *guided;
+  double cfg_scale;
+  float *row; bool has_row;    // logits that wait for the other's
   // evaluation
   struct mtx_job *job;
 } mtx_run;
@@ -146,6 +151,12 @@ void mtx_run_prompt_logits(mtx_engine *e, mtx_run *r, int64_t i_token, const flo
 // Ends a request: event, pages to the prefix index or back, doomed.
 void mtx_run_finish(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *stop, const mtx_err *err, const char *code);
 void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err);  // request or evaluation
+
+// guide.c: the second sequence of a request with guidance.
+mtx_code mtx_guide_new(const mtx_engine *e, const mtx_request *r, mtx_run *run, mtx_err *err);  // fills run->guide
+// A row has come for r: the run to sample and its logits, r itself without guidance; NULL while the other row is missing.
+mtx_run *mtx_guide_join(mtx_engine *e, mtx_run *r, const float **logits);
+void mtx_guide_follow(mtx_engine *e, mtx_run *r);  // after sampling: the guide gets r's tokens
 
 // batch.c: rows of the next step (e->rows); may end runs that can never go on.
 void mtx_batch_build(mtx_engine *e);

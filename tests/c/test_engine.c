@@ -188,6 +188,133 @@ static void test_logprobs_and_grammar(const fixture *f, int hello) {
   mtx_engine_close(e);
 }
 
+// Guidance: scale 1 is off, byte for byte; scale 0 follows the other prompt alone; a
+// banned string takes tokens back from both; cancelling and errors end both.
+static void test_guidance(const fixture *f, int hello, int loop) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  mtx_engine_opts o = {.n_ctx = 64, .n_parallel = 1, .kv_tokens = 256, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t p = hello, negative[3] = {loop, loop, loop};
+  mtx_sampler_opts so;
+  mtx_sampler_opts_init(&so);
+  so.temperature = 5;
+  so.seed = 3;
+  mtx_request r = ask(&p, 1, 40);
+  r.sampler = &so;
+  r.logprobs = 2;
+  static result off, on;
+  off = run_one(e, &r);
+  r.negative = negative, r.n_negative = 3, r.cfg_scale = 1;
+  on = run_one(e, &r);
+  CHECK(off.n_ids == on.n_ids && !memcmp(off.ids, on.ids, sizeof off.ids) && !memcmp(off.lp, on.lp, sizeof off.lp) && !strcmp(off.text, on.text));
+
+  r = ask(&p, 1, 12);
+  r.negative = negative, r.n_negative = 3, r.cfg_scale = 0;
+  r.logprobs = 0;
+  on = run_one(e, &r);
+  CHECK(!strcmp(on.text, "xxxxxxxxxxxx") && on.n_prompt == 1 && on.n_start == 1, "'%s' %s", on.text, on.message);
+  CHECK(on.lp[0] < -15, "logprobs are the model's own: %g", on.lp[0]);
+  const char *ban = "xxxx";
+  size_t len = 4;
+  r.logprobs = -1;
+  r.bans = &ban, r.ban_lens = &len, r.n_bans = 1;
+  r.ignore_eos = true;
+  on = run_one(e, &r);
+  CHECK(!strstr(on.text, "xxxx") && on.n_ids == 12 && on.n_generated == 12, "'%s' %d", on.text, on.n_ids);
+
+  r = ask(&p, 1, 1000);  // until the longer of the two fills the context
+  r.negative = negative, r.n_negative = 3, r.cfg_scale = -0.5;
+  r.ignore_eos = true;
+  on = run_one(e, &r);
+  CHECK(on.reason == MTX_DONE_LENGTH && on.n_generated == 61, "%d", (int)on.n_generated);
+  int64_t id;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK);
+  mtx_engine_cancel(e, id);
+  memset(&on, 0, sizeof on);
+  finish(e, &on, id, 1);
+  CHECK(on.reason == MTX_DONE_CANCELLED || on.reason == MTX_DONE_LENGTH);
+  r.n_negative = 0;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL && !strcmp(err.key, "negative"));
+  r.n_negative = 1;
+  r.cfg_scale = NAN;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL && !strcmp(err.key, "cfg_scale"));
+  check_idle(e);
+  mtx_engine_close(e);
+
+  // Pages for one pair only: the second request waits, or ends where it must; none waits for ever.
+  o = (mtx_engine_opts){.n_ctx = 256, .n_parallel = 4, .kv_tokens = 256, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  static result x[4];
+  memset(x, 0, sizeof x);
+  int64_t first = 0;
+  r = ask(&p, 1, 70);
+  r.negative = negative, r.n_negative = 3, r.cfg_scale = 1.5;
+  r.ignore_eos = true;
+  for (int i = 0; i < 4; i++) {
+    CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK);
+    first = first ? first : id;
+  }
+  finish(e, x, first, 4);
+  for (int i = 0; i < 4; i++)
+    CHECK(x[i].reason == MTX_DONE_LENGTH && x[i].n_generated == 70 && !memcmp(x[i].ids, x[0].ids, 70 * sizeof *x->ids), "%d: %d tokens, %s", i,
+          (int)x[i].n_generated, x[i].message);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
+typedef struct { int n_picks, n_closed; int32_t give; bool ban; } hooked;
+
+static mtx_code hook_pick(void *self, float *logits, int32_t n_vocab, const int32_t *history, int64_t n, int32_t *token, mtx_err *err) {
+  hooked *h = self;
+  h->n_picks++;
+  if (h->give == -2) return mtx_fail(err, MTX_EINVAL, "the hook is cross");
+  if (h->ban) logits[history[n - 1] + 1] = -INFINITY;  // never the chain's next token
+  *token = h->give;
+  return MTX_OK;
+}
+
+static void hook_close(void *self) { ((hooked *)self)->n_closed++; }
+
+static void test_hook(const fixture *f, int hello, int loop) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  mtx_engine_opts o = {.n_ctx = 64, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t p = hello;
+  hooked h = {.give = loop};
+  mtx_request r = ask(&p, 1, 5);
+  r.hook = (mtx_token_hook){hook_pick, hook_close, &h};
+  result x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "xxxxx") && h.n_picks == 5, "'%s'", x.text);
+  h.give = -1;
+  x = run_one(e, &r);
+  CHECK(!strcmp(x.text, "lo, world. END "), "left to the sampler: '%s'", x.text);
+  h.ban = true;
+  x = run_one(e, &r);
+  CHECK(strncmp(x.text, "lo", 2) != 0 && x.reason != MTX_DONE_ERROR, "a changed row counts: '%s'", x.text);
+  h.ban = false;
+  static result two[2];
+  const int32_t bad[] = {-2, 100000, 0};  // fails, no token, the end although ignore_eos
+  for (int i = 0; i < 3; i++) {
+    h.give = bad[i];
+    r.ignore_eos = true;
+    memset(two, 0, sizeof two);
+    int64_t id, id2;
+    mtx_request good = ask(&p, 1, 40);
+    CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_OK && mtx_engine_submit(e, &good, &id2, &err) == MTX_OK);
+    finish(e, two, id, 2);
+    CHECK(two[0].reason == MTX_DONE_ERROR && two[0].message[0] && !strcmp(two[1].text, "lo, world. END of it"), "%d: %s", bad[i], two[0].message);
+  }
+  int before = h.n_closed;
+  int64_t id;
+  r.n_tokens = 0;
+  CHECK(mtx_engine_submit(e, &r, &id, &err) == MTX_EINVAL && h.n_closed == before + 1);
+  check_idle(e);
+  mtx_engine_close(e);
+  CHECK(h.n_closed == 7, "%d", h.n_closed);
+}
+
 static void test_limits(const fixture *f, int hello, int loop) {
   mtx_engine *e;
   mtx_err err = {0};
@@ -518,6 +645,8 @@ int main(void) {
     TIMED(test_text(&f, hello, emoji, cut, loop, control));
     TIMED(test_banned(&f, hello));
     TIMED(test_logprobs_and_grammar(&f, hello));
+    TIMED(test_guidance(&f, hello, loop));
+    TIMED(test_hook(&f, hello, loop));
     TIMED(test_limits(&f, hello, loop));
     TIMED(test_cancel(&f, loop));
     TIMED(test_cancel_phases(&f, loop));

@@ -2,9 +2,11 @@
 // The same promise through the engine (test_interleave.c has the steps below it):
 // a thousand random scenarios of submit, cancel, eval, fork and rewind from two
 // threads, over batch sizes, chunk sizes, policies, page pressure and prefix reuse,
-// give logits bit-identical to each sequence evaluated alone, and no page is lost.
+// give logits bit-identical to each sequence evaluated alone, the tokens that its
+// seed gives alone (with guidance too), and no page is lost.
 #include "check.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <time.h>
 
@@ -117,6 +119,10 @@ typedef struct {
   int32_t tokens[N_CTX];  // prompt and what came
   double lp[MAX_NEW + 1];
   int n_prompt, n, n_lp;
+  mtx_sampler_opts sampler;
+  double cfg_scale;
+  int32_t negative[N_CTX];
+  int n_negative;
   bool done, cancelled;
 } asked;
 
@@ -124,16 +130,21 @@ static void submit(driver *d, asked *a, const int32_t *shared) {
   a->n = a->n_prompt = 1 + (int)rnd(&d->r, 60);
   int same = (int)rnd(&d->r, (uint32_t)a->n);
   for (int i = 0; i < a->n; i++) a->tokens[i] = i < same ? shared[i] : (int32_t)rnd(&d->r, (uint32_t)d->w->n_vocab);
-  mtx_sampler_opts so;
-  mtx_sampler_opts_init(&so);
-  so.temperature = rnd(&d->r, 2) ? 0 : 0.9;
-  so.seed = d->r.s;
+  mtx_sampler_opts_init(&a->sampler);
+  a->sampler.temperature = rnd(&d->r, 2) ? 0 : 0.9;
+  a->sampler.seed = d->r.s;
+  a->cfg_scale = rnd(&d->r, 3) ? 1 : 1.7;
+  a->n_negative = 1 + (int)rnd(&d->r, 60);
+  for (int i = 0; i < a->n_negative; i++) a->negative[i] = (int32_t)rnd(&d->r, (uint32_t)d->w->n_vocab);
   mtx_request r;
   mtx_request_init(&r);
   r.tokens = a->tokens;
   r.n_tokens = a->n;
   r.max_tokens = 1 + rnd(&d->r, MAX_NEW);
-  r.sampler = &so;
+  r.sampler = &a->sampler;
+  r.cfg_scale = a->cfg_scale;
+  r.negative = a->negative;
+  r.n_negative = a->n_negative;
   r.logprobs = 0;
   r.priority = (int)rnd(&d->r, 3);
   r.ignore_eos = true;
@@ -165,11 +176,30 @@ static void collect(driver *d, asked *a, int n) {
 static void compare(driver *d, const asked *a) {
   int from = a->n_prompt - 1, n = a->n - 1;  // the last token was never evaluated
   if (n <= from) return;
+  int32_t other[N_CTX];
+  int other_from = a->n_negative - 1, other_n = other_from + n - from;
+  memcpy(other, a->negative, (size_t)a->n_negative * sizeof *other);
+  memcpy(other + a->n_negative, a->tokens + a->n_prompt, (size_t)(a->n - a->n_prompt) * sizeof *other);
   float *want = reference(d->w, a->tokens, n, from);
+  float *guide = a->cfg_scale == 1 ? NULL : reference(d->w, other, other_n, other_from);
+  mtx_sampler *s;
+  CHECK(mtx_sampler_open(&s, &a->sampler, d->w->n_vocab, NULL) == MTX_OK);
   pthread_mutex_lock(&d->w->lock);
   for (int i = from; i < n; i++) {
     double lp;
-    mtx_sample_logprobs(d->w->work, want + (size_t)(i - from) * (size_t)d->w->n_vocab, a->tokens[i + 1], &lp, NULL, 0);
+    const float *logits = want + (size_t)(i - from) * (size_t)d->w->n_vocab;
+    int32_t token = -1;
+    mtx_sample_load(d->w->work, logits);
+    if (guide) mtx_sample_guide(d->w->work, guide + (size_t)(i - from) * (size_t)d->w->n_vocab, a->cfg_scale);
+    for (int32_t t = 0; t < d->w->n_vocab; t++)
+      if (mtx_tok_is_eog(d->w->tok, t)) mtx_sample_row(d->w->work)[t] = -INFINITY;
+    if (mtx_sampler_pick(s, d->w->work, a->tokens, i + 1, &token, NULL) || token != a->tokens[i + 1]) {
+      n_bad++;
+      fprintf(stderr, "%s: request with a prompt of %d, guidance %g: token %d is %d, alone %d\n", d->w->name, a->n_prompt, a->cfg_scale, i - from,
+              a->tokens[i + 1], token);
+      break;
+    }
+    mtx_sample_logprobs(d->w->work, logits, a->tokens[i + 1], &lp, NULL, 0);
     if (lp != a->lp[i - from]) {
       n_bad++;
       fprintf(stderr, "%s: request with a prompt of %d: token %d has logprob %.17g, alone %.17g\n", d->w->name, a->n_prompt, i - from, a->lp[i - from], lp);
@@ -177,7 +207,9 @@ static void compare(driver *d, const asked *a) {
     }
   }
   pthread_mutex_unlock(&d->w->lock);
+  mtx_sampler_close(s);
   free(want);
+  free(guide);
 }
 
 static void request_loop(driver *d) {
