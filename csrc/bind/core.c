@@ -8,6 +8,8 @@
 static const luaL_Reg OPENERS[] = {
   {"gguf", mtx_bind_gguf},
   {"memory_cap", mtx_bind_memory_cap},
+  {"limit", mtx_bind_limit},
+  {"pattern", mtx_bind_pattern},
   {"sha256", mtx_bind_sha256},
   {"tokenizer", mtx_bind_tok},
   {"grammar", mtx_bind_grammar},

@@ -11,6 +11,7 @@
 #include "bind/grammar.h"
 #include "bind/model.h"
 #include "bind/options.h"
+#include "bind/script.h"
 
 #define TYPE "mtx.engine"
 
@@ -150,9 +151,15 @@ static int l_engine_submit(lua_State *L) {
     luaL_argcheck(L, n <= 64, 2, "option 'shown' lists more than 64 tokens");
     r.n_shown = (int)n;
   }
+  r.cfg_scale = mtx_opt_number(L, 2, "cfg_scale", 1);
+  if (lua_getfield(L, 2, "negative") != LUA_TNIL) r.negative = mtx_check_ids(L, lua_gettop(L), &r.n_negative);
   mtx_err err;
   int64_t id;
-  if (matcher_of(L, h, &r.matcher, &err) != MTX_OK || mtx_engine_submit(h->pub.engine, &r, &id, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  mtx_token_hook *hook = mtx_bind_script_hook(L, 2);
+  if (matcher_of(L, h, &r.matcher, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  r.hook = *hook;  // from here on nothing raises
+  *hook = (mtx_token_hook){0};
+  if (mtx_engine_submit(h->pub.engine, &r, &id, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   lua_pushinteger(L, id);
   lua_pushinteger(L, (lua_Integer)(sampler.seed & INT64_MAX));
   return 2;

@@ -249,6 +249,22 @@ static int l_tokenizer_find(lua_State *L) {
   return 1;
 }
 
+// containing(text) -> ids of the ordinary tokens whose bytes hold this text
+static int l_tokenizer_containing(lua_State *L) {
+  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  size_t n, len;
+  const char *text = luaL_checklstring(L, 2, &n), *p;
+  luaL_argcheck(L, n > 0, 2, "an empty text is in all of them");
+  lua_newtable(L);
+  lua_Integer k = 0;
+  for (int32_t id = 0; id < mtx_tok_n_tokens(t); id++) {
+    if (!mtx_tok_piece(t, id, false, &p, &len) || len < n || !memmem(p, len, text, n)) continue;
+    lua_pushinteger(L, id);
+    lua_rawseti(L, -2, ++k);
+  }
+  return 1;
+}
+
 // stream{special = false, at_start = false} -> detokenizer with feed(id) and flush()
 static int l_tokenizer_stream(lua_State *L) {
   const mtx_tok *t = mtx_bind_check_tok(L, 1);
@@ -346,7 +362,7 @@ int mtx_bind_tok(lua_State *L) {
   static const luaL_Reg methods[] = {
     {"encode", l_tokenizer_encode},   {"decode", l_tokenizer_decode}, {"piece", l_tokenizer_piece}, {"n_tokens", l_tokenizer_n_tokens},
     {"special", l_tokenizer_special}, {"is_eog", l_tokenizer_is_eog}, {"attr", l_tokenizer_attr},   {"find", l_tokenizer_find},
-    {"stream", l_tokenizer_stream},   {"close", l_tokenizer_close},   {NULL, NULL},
+    {"containing", l_tokenizer_containing}, {"stream", l_tokenizer_stream},   {"close", l_tokenizer_close},   {NULL, NULL},
   };
   static const luaL_Reg stream[] = {{"feed", l_stream_feed}, {"flush", l_stream_flush}, {NULL, NULL}};
   static const luaL_Reg buffer_meta[] = {{"__gc", l_buffer_gc}, {NULL, NULL}};

@@ -68,6 +68,21 @@ local function check_abilities(loaded, req)
   if req.adapters then check.fail(400, "unknown adapter: no LoRA adapter is loaded") end
 end
 
+-- Ids of the tokens whose text holds one of the strings (llama-server's dry_sequence_breakers); of a
+-- string that no single token holds, its last token.
+local function dry_breakers(loaded, s)
+  if not s.dry_multiplier or s.dry_multiplier == 0 then return nil end
+  local model, out = loaded.model, {}
+  for _, text in ipairs(s.dry_sequence_breakers or request.DRY_BREAKERS) do
+    if text ~= "" then
+      local ids = model:containing(text)
+      if not ids[1] then ids = { table.remove((model:tokenize(text, { add_special = false, parse_special = false }))) } end
+      table.move(ids, 1, #ids, #out + 1, out)
+    end
+  end
+  return out
+end
+
 -- Dialect's defaults < model's own < the request's.
 local function sampler_of(loaded, req)
   local s = {}
@@ -90,6 +105,7 @@ local function sampler_of(loaded, req)
     end
     s.logit_bias = bias
   end
+  s.dry_breakers = dry_breakers(loaded, s)
   if not s.seed or s.seed < 0 then s.seed = string.unpack("<I4", uv.random(4)) >> 1 end
   return s
 end
@@ -284,6 +300,14 @@ function ON.done(job, choice, ev)
     fault = choice.fault or ev.reason == "error" and not timed_out and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
 end
 
+-- Guidance's other prompt; what a resumed choice has behind its own prompt stands behind this one too.
+local function negative_of(job, choice, tokens)
+  local negative = job.negatives and job.negatives[choice.prompt]
+  if not negative or not choice.round then return negative end
+  local out = table.move(negative, 1, #negative, 1, {})
+  return table.move(tokens, #job.prompts[choice.prompt] + 1, #tokens, #out + 1, out)
+end
+
 -- Hands the tokens of a choice to the engine; again (choice.round) when it is resumed.
 function submit(job, choice, tokens)
   local ctx, req, l = job.ctx, job.req, job.loaded
@@ -297,7 +321,8 @@ function submit(job, choice, tokens)
     grammar_opening = not choice.round and job.grammar_opening or nil, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
-    ignore_eos = req.ignore_eos or false, shown = choice.parser and choice.parser.shown })
+    ignore_eos = req.ignore_eos or false, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
+    cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
   if not id then
     if code == "limit" then
       if tostring(message):find("queue", 1, true) then check.fail(503, message, { kind = "queue_full", retry_after = 2 }) end
@@ -334,6 +359,14 @@ local function start_once(ctx, req, sink)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
   job.grammar, job.triggers, job.grammar_opening = ctx.grammar(loaded, req)
+  if sampler.script then
+    if not ctx.script then check.fail(400, "sampler: the server runs no script, so it has no samplers by name", { param = "sampler" }) end
+    job.sampler_script = ctx.script:sampler(sampler.script, sampler.script_options)
+  end
+  if sampler.cfg_scale and sampler.cfg_scale ~= 1 then
+    if req.shift then check.fail(400, "cfg_scale cannot be combined with a context shift", { param = "cfg_scale" }) end
+    job.negatives = prompt.negatives(ctx, loaded, req, sampler.negative_prompt, prompts)
+  end
   job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
   if req.echo then
     req.prompt_texts = {}

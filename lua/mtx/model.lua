@@ -2,6 +2,7 @@
 -- A loaded model as scripts see it: the weights, a tokenizer, and (on first use)
 -- an engine that runs requests and sessions.
 local core = require("mtx.core")
+local guidance = require("mtx.guidance")
 
 local Model = {}
 Model.__index = Model
@@ -124,6 +125,9 @@ function Model:detokenize(ids) return vocabulary(self):decode(ids) end
 -- model:piece(id) -> the bytes this token adds to a text.
 function Model:piece(id) return vocabulary(self):piece(id) end
 
+-- model:containing(text) -> ids of the tokens whose text holds it.
+function Model:containing(text) return vocabulary(self):containing(text) end
+
 function Model:is_eog(id) return vocabulary(self):is_eog(id) end
 
 -- model:apply_template(messages [, {tools, kwargs, add_generation_prompt}]) -> text, spans | nil, message, code
@@ -164,6 +168,17 @@ local function prompt_ids(self, request)
   local text, spans, code = self:apply_template(request.messages, request)
   if not text then return nil, spans, code end
   return self:tokenize(text, { add_special = true, bos_once = true, parse_special = true, spans = spans })
+end
+
+-- The token ids that guidance steers away from.
+local function negative_ids(self, request, ids)
+  local text = request.negative_prompt
+  if not text or text == "" then return guidance.bare(ids, vocabulary(self):special().bos) end
+  if not request.messages then return self:tokenize(text, { add_special = true, parse_special = false }) end
+  local other = {}
+  for k, v in pairs(request) do other[k] = v end
+  other.messages = guidance.messages(request.messages, text)
+  return prompt_ids(self, other)
 end
 
 local Stream = {}
@@ -225,7 +240,9 @@ function Stream:result()
 end
 
 -- for piece in model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
--- logprobs, ignore_eos, cache_key } do ... end. `sampler` may be a function(logits, history) -> id (sampled.lua).
+-- logprobs, ignore_eos, cache_key, cfg_scale, negative_prompt } do ... end. cfg_scale other than 1 guides the answer away
+-- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
+-- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history) -> id (sampled.lua).
 -- The stream can also be cancelled (:cancel()) and gives :result().
 function Model:stream(request)
   local engine, message, code = shared_engine(self)
@@ -233,19 +250,28 @@ function Model:stream(request)
   local ids
   ids, message, code = prompt_ids(self, request)
   if not ids then return nil, message, code end
-  if type(request.sampler) == "function" then return require("mtx.sampled").stream(self, ids, request) end
+  if type(request.sampler) == "function" then
+    if request.cfg_scale and request.cfg_scale ~= 1 then error("cfg_scale cannot be combined with a sampler function", 2) end
+    return require("mtx.sampled").stream(self, ids, request)
+  end
+  local negative
+  if request.cfg_scale and request.cfg_scale ~= 1 then
+    negative, message, code = negative_ids(self, request, ids)
+    if not negative then return nil, message, code end
+  end
   local sampler = {}
   for _, name in ipairs(SAMPLER_FIELDS) do sampler[name] = request[name] end
   local clock = os.clock
   local ok, uv = pcall(require, "luv")
   if ok then clock = function() return uv.hrtime() / 1e9 end end
   local started = clock()
-  local id, seed = engine:submit({
+  local id, seed
+  id, seed, code = engine:submit({
     tokens = ids, max_tokens = request.max_tokens, sampler = sampler, stop = request.stop, banned_strings = request.banned_strings,
     grammar = request.grammar, grammar_triggers = request.grammar_triggers, grammar_opening = request.grammar_opening, logprobs = request.logprobs, ignore_eos = request.ignore_eos,
-    shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key,
+    cfg_scale = request.cfg_scale, negative = negative, shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key,
   })
-  if not id then return nil, seed, "limit" end
+  if not id then return nil, seed, code end
   self.streams = self.streams or {}
   local stream = setmetatable({
     model = self, engine = engine, id = id, seed = seed, prompt_ids = ids, queue = {}, parts = {}, ids = {}, logprobs = {},

@@ -3,6 +3,7 @@
 -- middle, and the one place where a prompt that does not fit is refused (with
 -- both numbers).
 local check = require("mtx.api.check")
+local guidance = require("mtx.guidance")
 local teach = require("mtx.serve.teach")
 
 local prompt = {}
@@ -149,6 +150,21 @@ function prompt.build(ctx, loaded, req)
   end
   local out = {}
   for i, text in ipairs(req.prompts or { req.prompt }) do out[i] = text_prompt(ctx, loaded, req, text) end
+  return out
+end
+
+-- Guidance's other prompt for each of `prompts` (what build gave): lists of tokens. Raises Faults.
+function prompt.negatives(ctx, loaded, req, text, prompts)
+  local out = {}
+  for i, ids in ipairs(prompts) do
+    if not text or text == "" then out[i] = guidance.bare(ids, loaded.info.bos)
+    elseif req.task ~= "chat" then out[i] = tokenize(loaded, { text = text })
+    else
+      local r, message = ctx.render(loaded, guidance.messages(req.messages, text), req)
+      if not r then check.fail(400, "the chat template refused the negative prompt: " .. tostring(message), { param = "negative_prompt" }) end
+      out[i] = tokenize(loaded, r)
+    end
+  end
   return out
 end
 

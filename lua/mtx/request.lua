@@ -60,6 +60,9 @@ request.SAMPLER_DEFAULTS = {
 request.MAX = { n = 16, stop = 32, stop_bytes = 1024, logit_bias = 1024, top_logprobs = 20, tools = 512, messages = 8192,
   images = 64, inputs = 2048, prompts = 64 }
 
+-- Where DRY's repeats end when the request names nothing (llama-server's default).
+request.DRY_BREAKERS = { "\n", ":", "\"", "*" }
+
 -- Further samplers under llama-server's names: {field, lowest, highest}.
 local MORE_NUMBERS = { { "dynatemp_range", 0, 100 }, { "dynatemp_exponent", 0, 100 }, { "top_n_sigma", -1, 100 }, { "top_a", 0, 100 },
   { "epsilon", 0, 1 }, { "eta", 0, 1 }, { "xtc_probability", 0, 1 }, { "xtc_threshold", 0, 1 }, { "dry_multiplier", 0, 100 }, { "dry_base", 1, 100 },
@@ -80,6 +83,12 @@ function request.sampler(t)
     presence_penalty = check.number(t, "presence_penalty", -2, 2),
     frequency_penalty = check.number(t, "frequency_penalty", -2, 2),
     seed = check.integer(t, "seed"),
+    cfg_scale = check.number(t, "cfg_scale", -100, 100),
+    negative_prompt = check.string(t, "negative_prompt"),
+    dry_sequence_breakers = check.strings(t, "dry_sequence_breakers", nil, 16, 100),
+    banned_strings = check.strings(t, "banned_strings", nil, 64, request.MAX.stop_bytes),
+    script = check.string(t, "sampler"),
+    script_options = check.object(t, "sampler_options"),
   }
   for _, f in ipairs(MORE_NUMBERS) do s[f[1]] = check.number(t, f[1], f[2], f[3]) end
   for _, f in ipairs(MORE_INTEGERS) do s[f[1]] = check.integer(t, f[1], f[2], f[3]) end
@@ -88,7 +97,8 @@ function request.sampler(t)
   return s
 end
 
--- {"5": -100} or {{5, -100}, {"text", false}} -> {id = bias}. Texts are left
+-- {"5": -100} or {{5, -100}, {"text", false}, {5, -100, 20}} -> {id = bias or {bias, n}}: a third
+-- number is how many generated tokens the bias acts on. Texts are left
 -- as {text = bias} for the tokenizer (generate.lua).
 function request.logit_bias(t, k)
   k = k or "logit_bias"
@@ -96,11 +106,16 @@ function request.logit_bias(t, k)
   if v == nil then return nil end
   if type(v) ~= "table" then check.fail(400, k .. " must be an object or an array of pairs", { param = k }) end
   local out, n = {}, 0
-  local function put(id, bias)
+  local function put(id, bias, n_tokens)
     if bias == false then bias = -math.huge end
     if type(bias) ~= "number" then check.fail(400, k .. ": a bias must be a number", { param = k }) end
     n = n + 1
     if n > request.MAX.logit_bias then check.fail(400, k .. " has more than " .. request.MAX.logit_bias .. " entries", { param = k }) end
+    if n_tokens ~= nil then
+      n_tokens = type(n_tokens) == "number" and math.tointeger(n_tokens)
+      if not n_tokens or n_tokens < 1 then check.fail(400, k .. ": a bias expires after a whole number of tokens, at least 1", { param = k }) end
+      bias = { bias, n_tokens }
+    end
     out[id] = bias
   end
   if #v > 0 then
@@ -108,7 +123,7 @@ function request.logit_bias(t, k)
       if type(pair) ~= "table" or #pair < 2 then check.fail(400, k .. "[" .. (i - 1) .. "] must be a pair", { param = k }) end
       local id = type(pair[1]) == "number" and math.tointeger(pair[1]) or pair[1]
       if type(id) ~= "string" and math.type(id) ~= "integer" then check.fail(400, k .. "[" .. (i - 1) .. "] must name a token", { param = k }) end
-      put(id, pair[2])
+      put(id, pair[2], pair[3])
     end
   else
     for id, bias in pairs(v) do

@@ -92,6 +92,8 @@ function Model:detokenize(ids)
   return table.concat(out)
 end
 
+function Model:containing(text) return #text == 1 and { text:byte() } or {} end
+
 function Model:is_eog(id) return id == SPECIAL["<|im_end|>"] end
 
 function Model:embed(lists, options)

@@ -18,6 +18,7 @@ local function temp(text)
   return path
 end
 
+-- flags.script_allow: the permissions, default none.
 local function start(path, flags)
   flags = flags or {}
   flags.script = path
@@ -53,7 +54,7 @@ function TestExamples:test_json_repair()
 end
 
 function TestExamples:test_best_of_n()
-  start("examples/serve/best_of_n.lua")
+  start("examples/serve/best_of_n.lua", { script_allow = "models" })
   local r = client.request(port, "POST", "/best", { prompt = "@say{a b}", n = 3 })
   lu.assertEquals({ r.status, r.json.text, r.json.candidates, r.json.score }, { 200, "a b", 3, -0.25 })
   lu.assertEquals(client.request(port, "POST", "/best", "{}").json.error.message, "prompt is required")
@@ -83,7 +84,7 @@ function TestExamples:test_tool_loop()
 end
 
 function TestExamples:test_ledger()
-  start("examples/serve/ledger.lua")
+  start("examples/serve/ledger.lua", { script_allow = "storage" })
   local r = chat(("x"):rep(1100) .. "@say{ok}")
   lu.assertEquals(r.status, 200)
   lu.assertEquals(chat("x").status, 429)
@@ -135,7 +136,7 @@ function TestScript:test_routes_timers_and_store()
     mtx.route("GET", "/loop", function() while true do end end)
     mtx.route("GET", "/bad", function() return "no" end)
     mtx.route("POST", "/admin/mine", function(q) return 201, q.body end, { scope = "admin" })
-  ]]), { api_key = "u", admin_key = "a" })
+  ]]), { api_key = "u", admin_key = "a", script_allow = "storage" })
   local U, A = { Authorization = "Bearer u" }, { Authorization = "Bearer a" }
   client.sleep(130)
   local r = client.request(port, "GET", "/n/me?x=1", nil, U)
@@ -168,6 +169,111 @@ function TestScript:test_reload_under_a_running_stream()
   f:close()
   lu.assertEquals(client.request(port, "POST", "/admin/reload", "{}").status, 400)
   lu.assertEquals(said(chat("x y")):sub(1, 1), "B")
+end
+
+-- Without its permission every capability says what is missing and how it is given.
+function TestScript:test_permissions_are_denied_by_default()
+  local code = [[
+    local uses = { storage = function() mtx.store.n = 1 end, read = function() return mtx.store.n end, models = function() mtx.generate({ prompt = "x" }) end,
+      file = function() mtx.file.read("a") end, net = function() mtx.fetch("http://127.0.0.1:1/") end }
+    mtx.route("GET", "/use/:what", function(q)
+      local ok, message = pcall(uses[q.params.what])
+      return 200, { ok = ok, message = message }
+    end)
+  ]]
+  start(temp(code))
+  for what, name in pairs({ storage = "storage", read = "storage", models = "models", file = "file=DIR", net = "net=HOST:PORT" }) do
+    local r = client.request(port, "GET", "/use/" .. what)
+    lu.assertEquals({ r.status, r.json.ok }, { 200, false }, what)
+    lu.assertStrContains(r.json.message, "--script-allow " .. name, false, false, what)
+  end
+  for _, code_at_load in ipairs({ "mtx.store.n = 1", "for _ in pairs(mtx.store) do end", "return #mtx.store", "mtx.file.read('x')" }) do
+    local c = assert(config.load({ env = function() end, flags = { script = temp(code_at_load) } }))
+    local ok, message = serve.new(c, fake.deps())
+    lu.assertNil(ok, code_at_load)
+    lu.assertStrContains(message, "--script-allow")
+  end
+  local c = assert(config.load({ env = function() end, flags = { script = temp(""), script_allow = "everything" } }))
+  local ok, message = serve.new(c, fake.deps())
+  lu.assertNil(ok)
+  lu.assertStrContains(message, "everything")
+end
+
+function TestScript:test_files()
+  local uv = require("luv")
+  local dir = uv.fs_mkdtemp("/tmp/mtx-script-XXXXXX")
+  os.execute("mkdir " .. dir .. "/data && echo secret > " .. dir .. "/secret && ln -s ../secret " .. dir .. "/data/.hidden")
+  start(temp([[
+    mtx.route("POST", "/file", function(q)
+      local r = table.pack(pcall(mtx.file[q.json.f], q.json.name, q.json.text))
+      return 200, { ok = r[1], a = r[2], b = r[3] }
+    end)
+  ]]), { script_allow = "file=" .. dir .. "/data" })
+  local function call(f, name, text) return client.request(port, "POST", "/file", { f = f, name = name, text = text }).json end
+  lu.assertEquals(call("write", "a.txt", "one\0two"), { ok = true, a = true })
+  lu.assertEquals(call("read", "a.txt"), { ok = true, a = "one\0two" })
+  lu.assertEquals(call("list").a, { "a.txt" })
+  lu.assertStrContains(call("read", "b.txt").b, "no file b.txt")
+  for _, bad in ipairs({ "../secret", "/etc/passwd", ".hidden", "..", "a/b", "", "a\0b", ("x"):rep(200), "a\n" }) do
+    lu.assertFalse(call("read", bad).ok, bad)
+    lu.assertFalse(call("write", bad, "x").ok, bad)
+  end
+  lu.assertFalse(call("write", "a.txt", nil).ok)
+  os.execute("rm -r " .. dir)
+end
+
+-- A little HTTP server on `port`: gives what `answer` says to the bytes it got.
+local function other_server(answer)
+  local uv = require("luv")
+  local listener = uv.new_tcp()
+  listener:bind("127.0.0.1", 0)
+  listener:listen(8, function()
+    local sock, got = uv.new_tcp(), ""
+    listener:accept(sock)
+    sock:read_start(function(_, bytes)
+      if not bytes then return sock:is_closing() or sock:close() end
+      got = got .. bytes
+      local reply = answer(got)
+      if reply then sock:write(reply, function() if not sock:is_closing() then sock:close() end end) end
+    end)
+  end)
+  return listener, listener:getsockname().port
+end
+
+function TestScript:test_fetch()
+  local seen
+  local listener, there = other_server(function(got)
+    seen = got
+    if got:find("^GET /never") then return nil end
+    if got:find("^GET /big") then return "HTTP/1.1 200 OK\r\n\r\n" .. ("x"):rep(9 << 20) end
+    return got:find("hello") and "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok" or nil
+  end)
+  start(temp([[
+    mtx.route("POST", "/fetch", function(q)
+      local ok, r, message = pcall(mtx.fetch, q.json)
+      return 200, { ok = ok, r = r, message = message }
+    end)
+  ]]), { script_allow = "net=127.0.0.1:" .. there })
+  local base = "http://127.0.0.1:" .. there
+  local function fetch(o) return client.request(port, "POST", "/fetch", o) end
+  lu.assertEquals(fetch({ url = base .. "/x?y", body = "hello", headers = { ["X-A"] = "b" } }).json, { ok = true, r = { status = 201, body = "ok" } })
+  lu.assertStrContains(seen, "POST /x?y HTTP/1.1\r\nHost: 127.0.0.1:" .. there)
+  lu.assertStrContains(seen, "X-A: b\r\n")
+  lu.assertStrContains(fetch({ url = base .. "/never", timeout = 0.1 }).json.message, "timed out")
+  lu.assertStrContains(fetch({ url = base .. "/big" }).json.message, "more than")
+  -- another server, a trick, a header that adds a line: an error of that request
+  for _, o in ipairs({ { url = "http://127.0.0.1:1/" }, { url = "http://127.0.0.1:" .. there .. "@evil/" }, { url = "file:///etc/passwd" }, { url = base .. "/a b" },
+    { url = base, headers = { A = "b\r\nC: d" } }, { url = base, method = "GET / HTTP/1.1\r\nX" }, {} }) do
+    lu.assertEquals(fetch(o).status, 500, o.url)
+  end
+  listener:close()
+  -- the client leaves while the script waits
+  local c = client.connect(port)
+  local text = '{"url":"' .. base .. '/never","timeout":5}'
+  c:send("POST /fetch HTTP/1.1\r\nHost: localhost\r\nContent-Length: " .. #text .. "\r\n\r\n" .. text)
+  client.sleep(50)
+  c:close()
+  lu.assertEquals(said(chat("@say{still here}")), "still here")
 end
 
 function TestScript:test_bad_files_refuse_to_start()

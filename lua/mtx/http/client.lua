@@ -5,7 +5,8 @@ local uv = require("luv")
 
 local client = {}
 
-local function parse(data)
+-- The bytes of a whole answer -> {status, body} | nil, message.
+function client.parse(data)
   local head, rest = data:match("^(.-\r\n\r\n)(.*)$")
   if not head then return nil, "no answer" end
   local status = tonumber(head:match("^HTTP/1%.%d (%d+)"))
@@ -55,7 +56,7 @@ function client.request(target, method, path, options)
   if not sock:is_closing() then sock:close() end
   uv.run() -- until both handles have closed
   if failed then return nil, tostring(failed) end
-  return parse(table.concat(data))
+  return client.parse(table.concat(data))
 end
 
 -- Where the configured server listens.

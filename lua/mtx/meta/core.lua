@@ -10,6 +10,13 @@ local core = {}
 
 ---Limits the memory that a Lua state of user scripts may take.
 function core.memory_cap(...) end
+---Budget of a coroutine: instructions of its whole life (nil leaves what was set), processor time of its next turn.
+function core.limit(thread, instructions, seconds) end
+
+core.pattern = {}
+---As string.find with a pattern, but raises when the search takes too many steps. literal: '^' is no anchor.
+---@return integer|nil first, integer last, ...
+function core.pattern.find(text, pattern, from, literal) end
 
 ---A vector of the numbers of a list, or of n zeros.
 ---@param x number[]|integer
@@ -19,7 +26,8 @@ function core.tensor(x) end
 ---A sampler chain over a vocabulary of n_vocab tokens. Options: temperature, top_k, top_p, min_p, typical_p,
 ---top_n_sigma, top_a, epsilon, eta, xtc_probability, xtc_threshold, repeat_penalty, repeat_last_n, presence_penalty,
 ---frequency_penalty, dry_multiplier, dry_base, dry_allowed_length, dry_last_n, dry_breakers, mirostat, mirostat_tau,
----mirostat_eta, adaptive_target, adaptive_decay, dynatemp_range, dynatemp_exponent, seed, logit_bias, order.
+---mirostat_eta, adaptive_target, adaptive_decay, dynatemp_range, dynatemp_exponent, seed, logit_bias ({[id] = bias or
+---{bias, tokens it acts on}}), order.
 ---@return mtx.sampler
 function core.sampler(options, n_vocab) end
 
@@ -152,7 +160,8 @@ function model:close() end
 ---@class mtx.engine
 local engine = {}
 ---Queues a request: tokens, max_tokens, sampler, stop, banned_strings, grammar, grammar_triggers, grammar_opening, grammar_optional,
----logprobs, prompt_logprobs, priority, deadline_ms, cache_key, ignore_eos, shown (control tokens whose text is given out). Returns its id and the seed used.
+---logprobs, prompt_logprobs, priority, deadline_ms, cache_key, ignore_eos, shown (control tokens whose text is given out),
+---cfg_scale and negative (token ids; guidance), sampler_script ({code, args}, see csrc/bind/script.c). Returns its id and the seed used.
 ---@return integer|nil id, integer|string seed_or_message, string? code
 function engine:submit(request) end
 ---Ends a request before the next step.
@@ -214,6 +223,9 @@ function tokenizer:is_eog(id) end
 function tokenizer:attr(id) end
 ---Id of the token spelt so.
 function tokenizer:find(text) end
+---Ids of the ordinary tokens whose bytes hold this text.
+---@return integer[]
+function tokenizer:containing(text) end
 ---An incremental detokenizer that never cuts a character.
 ---@return mtx.detokenizer
 function tokenizer:stream() end

@@ -8,17 +8,32 @@
 --   mtx.reject(status, message)             from a hook or route: answer an error
 --   mtx.route(method, path, f, {scope})     f(q) -> status, body (table or text); q = {method,
 --                      path, params, query, body, json, key}; default scope "infer"
---   mtx.generate{model, messages | prompt, ...}  in a route: runs it, gives {text, choices, usage}
 --   mtx.tool(name, {description, parameters}, f)  a tool the server runs itself: f(args) -> text or table
+--   mtx.sampler(name, f)   f(logits, history, options) -> token id, or nil: the usual samplers go on from
+--                      the logits, which f may have changed. A request asks for it with the field
+--                      "sampler" = name (Ollama: in options); "sampler_options" is handed to f.
 --   mtx.timer(seconds, f), mtx.log(text), mtx.now(), mtx.json.encode/decode
---   mtx.store          a table that outlives reloads (not restarts)
+-- With a permission (--script-allow, permissions.lua):
+--   mtx.generate{model, messages | prompt, ...}  [models] in a route: runs it, gives {text, choices, usage}
+--   mtx.store          [storage] a table that outlives reloads (not restarts)
+--   mtx.file.read(name) -> text | nil, message; write(name, text); list()  [file=DIR]
+--   mtx.fetch{url, method, body, headers, timeout} -> {status, body} | nil, message  [net=HOST:PORT] in a route
 -- An error, an endless loop or too much memory ends that request (or timer turn)
 -- only. A reload that fails leaves the running script in place.
+--
+-- A sampler runs on the model's own thread, once per token, in a Lua state that its
+-- request alone has: the file is loaded there anew, only mtx.sampler does anything,
+-- and locals of the file live as long as the request. logits is a tensor (index =
+-- id + 1), -inf marks what a grammar forbids; history lists prompt and generated ids.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local environment = require("mtx.serve.environment")
 local json = require("mtx.json")
+local permissions = require("mtx.serve.permissions")
 local routes = require("mtx.routes")
 local sandbox = require("mtx.serve.sandbox")
+local script_fetch = require("mtx.serve.script_fetch")
+local script_file = require("mtx.serve.script_file")
 local wire = require("mtx.api.wire")
 
 local script = {}
@@ -32,8 +47,8 @@ local TOKEN_INSTRUCTIONS, TOOL_INSTRUCTIONS = 1000000, 50000000
 local REJECT = {}
 
 local function new_state(self)
-  local s = { hooks = {}, routes = routes.new(), tools = {}, tool_list = {}, timers = {} }
-  local api = { store = self.store, now = os.time }
+  local s = { hooks = {}, routes = routes.new(), tools = {}, tool_list = {}, timers = {}, samplers = {} }
+  local api = { now = os.time }
   function api.on(name, f)
     if not HOOKS[name] or type(f) ~= "function" then error("mtx.on: the hooks are request, prompt, token and response", 2) end
     if s.hooks[name] then error("mtx.on: " .. name .. " has a hook already", 2) end
@@ -59,18 +74,36 @@ local function new_state(self)
     if #s.timers >= 64 then error("mtx.timer: at most 64 timers", 2) end
     s.timers[#s.timers + 1] = { seconds = seconds, f = f }
   end
-  for k, f in pairs(api) do
-    if type(f) == "function" then api[k] = sandbox.host(f) end
+  function api.sampler(name, f)
+    if type(name) ~= "string" or not name:find("^[%w_%-]+$") or #name > 64 or type(f) ~= "function" then error("mtx.sampler: a name (letters, digits, _ and -) and a function are needed", 2) end
+    if s.samplers[name] then error("mtx.sampler: " .. name .. " is there already", 2) end
+    s.samplers[name] = true
   end
+  for k, f in pairs(api) do api[k] = sandbox.host(f) end
   api.json = { encode = sandbox.host(function(v) return wire.encode(v) end), decode = sandbox.host(json.decode) }
-  function api.generate(options) return coroutine.yield(self.GENERATE, options) end
+  local may = self.may
+  api.store = may.storage and self.store or permissions.denied_table("mtx.store", "storage")
+  api.generate = permissions.denied("mtx.generate", "models")
+  if may.models then
+    function api.generate(options) return coroutine.yield(self.GENERATE, environment.plain(options)) end
+  end
+  api.fetch = permissions.denied("mtx.fetch", "net=HOST:PORT")
+  if next(may.net) then
+    function api.fetch(options) return coroutine.yield(self.FETCH, environment.plain(options)) end
+  end
+  api.file = permissions.denied_table("mtx.file", "file=DIR")
+  if may.file then
+    api.file = {}
+    for k, f in pairs(script_file.new(may.file)) do api.file[k] = sandbox.host(f) end
+  end
   return s, api
 end
 
 local function load_state(self)
   local s, api = new_state(self)
-  local f, message = sandbox.load_file(self.path, { mtx = api })
-  if not f then return nil, message end
+  local f, text = sandbox.load_file(self.path, { mtx = api })
+  if not f then return nil, text end
+  s.text = text
   local ok, err = sandbox.call(f, TOOL_INSTRUCTIONS)
   if not ok then return nil, self.path .. ": " .. tostring(err) end
   return s
@@ -87,9 +120,11 @@ local function start_timers(self)
   end
 end
 
--- ctx: {config.script, log}. nil, message when the file does not load.
+-- ctx: {config.script, config.script_allow, log}. nil, message when the file does not load.
 function script.new(ctx)
-  local self = setmetatable({ ctx = ctx, path = ctx.config.script, store = {}, GENERATE = {} }, Script)
+  local may, why = permissions.parse(ctx.config.script_allow or {})
+  if not may then return nil, why end
+  local self = setmetatable({ ctx = ctx, path = ctx.config.script, may = may, store = {}, GENERATE = {}, FETCH = {} }, Script)
   local s, message = load_state(self)
   if not s then return nil, message end
   self.state = s
@@ -184,13 +219,48 @@ function Script:run_tool(name, arguments)
   return type(result) == "string" and result or wire.encode(result == nil and wire.null or result)
 end
 
+-- ---- samplers -------------------------------------------------------------------
+
+local function own_text(name)
+  local path = assert(package.searchpath("mtx.serve." .. name, package.path))
+  local f = assert(io.open(path, "rb"))
+  local text = f:read("a")
+  f:close()
+  return text
+end
+
+-- A value of a JSON body as a Lua expression.
+local function literal(v, depth)
+  if type(v) ~= "table" then return v == json.null and "nil" or string.format("%q", v) end
+  if depth > 16 then check.fail(400, "sampler_options is nested too deeply", { param = "sampler_options" }) end
+  local out = {}
+  for k, x in pairs(v) do out[#out + 1] = ("[%q]=%s"):format(k, literal(x, depth + 1)) end
+  return "{" .. table.concat(out, ",") .. "}"
+end
+
+local texts
+
+-- What engine:submit takes as sampler_script for the script's sampler `name`. Raises Faults.
+function Script:sampler(name, options)
+  if not self.state.samplers[name] then
+    local names = {}
+    for n in pairs(self.state.samplers) do names[#names + 1] = n end
+    table.sort(names)
+    check.fail(400, "no sampler is called " .. string.format("%q", name) .. "; the server's script has " .. (names[1] and table.concat(names, ", ") or "none"), { param = "sampler" })
+  end
+  texts = texts or { environment = own_text("environment"), state = own_text("sampler_state") }
+  return { code = texts.state, args = { texts.environment, self.state.text, self.path:match("[^/]*$"), name, literal(options or {}, 0) } }
+end
+
+-- ---- routes ---------------------------------------------------------------------
+
 local function reply(x, status, body, ctype)
   if math.type(status) ~= "integer" or status < 200 or status > 599 then error("a route must return a status and a body") end
   if type(body) == "table" then return x:send(status, wire.encode(body)) end
   x:send(status, tostring(body or ""), ctype or "text/plain; charset=utf-8")
 end
 
--- Runs a route's function; mtx.generate suspends it until the answer is there.
+-- Runs a route's function; mtx.generate and mtx.fetch suspend it until the answer is there.
 function Script:serve(x, f)
   local q = { method = x.req.method, path = x.req.path, params = x.params or {}, query = routes.query(x.req.query), body = x.body,
     json = json.decode(x.body), key = x.key and x.key.name or "" }
@@ -199,8 +269,13 @@ function Script:serve(x, f)
     local r = table.pack(task:resume(...))
     if not r[1] then raise(self, r[2]) end
     if not task:dead() then
-      if r[2] ~= self.GENERATE then raise(self, "a route may only wait for mtx.generate") end
-      return require("mtx.serve.script_generate").run(self.ctx, x, r[3], function(...) self.ctx.app:run_fiber(x, step, ...) end)
+      local function later(...) if not x.gone then self.ctx.app:run_fiber(x, step, ...) end end
+      if r[2] == self.GENERATE then return require("mtx.serve.script_generate").run(self.ctx, x, r[3], later) end
+      if r[2] ~= self.FETCH then raise(self, "a route may only wait for mtx.generate and mtx.fetch") end
+      local ok, give_up = pcall(script_fetch.run, self.may.net, r[3], later)
+      if not ok then raise(self, give_up) end
+      x.on_abort = give_up
+      return
     end
     reply(x, r[2], r[3], r[4])
   end
