@@ -3,6 +3,7 @@
 -- through the output parser to neutral events (request.lua). Everything that can
 -- fail on the client's account fails in generate.start, before any event.
 local uv = require("luv")
+local breakers = require("mtx.breakers")
 local capabilities = require("mtx.serve.capabilities")
 local check = require("mtx.api.check")
 local ids = require("mtx.serve.ids")
@@ -68,21 +69,6 @@ local function check_abilities(loaded, req)
   if req.adapters then check.fail(400, "unknown adapter: no LoRA adapter is loaded") end
 end
 
--- Ids of the tokens whose text holds one of the strings (llama-server's dry_sequence_breakers); of a
--- string that no single token holds, its last token.
-local function dry_breakers(loaded, s)
-  if not s.dry_multiplier or s.dry_multiplier == 0 then return nil end
-  local model, out = loaded.model, {}
-  for _, text in ipairs(s.dry_sequence_breakers or request.DRY_BREAKERS) do
-    if text ~= "" then
-      local ids = model:containing(text)
-      if not ids[1] then ids = { table.remove((model:tokenize(text, { add_special = false, parse_special = false }))) } end
-      table.move(ids, 1, #ids, #out + 1, out)
-    end
-  end
-  return out
-end
-
 -- Dialect's defaults < model's own < the request's.
 local function sampler_of(loaded, req)
   local s = {}
@@ -105,7 +91,7 @@ local function sampler_of(loaded, req)
     end
     s.logit_bias = bias
   end
-  s.dry_breakers = dry_breakers(loaded, s)
+  if (s.dry_multiplier or 0) ~= 0 then s.dry_breakers = breakers.ids(loaded.model, s.dry_sequence_breakers or breakers.DEFAULT) end
   if not s.seed or s.seed < 0 then s.seed = string.unpack("<I4", uv.random(4)) >> 1 end
   return s
 end

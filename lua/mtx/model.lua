@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A loaded model as scripts see it: the weights, a tokenizer, and (on first use)
 -- an engine that runs requests and sessions.
+local breakers = require("mtx.breakers")
 local core = require("mtx.core")
 local guidance = require("mtx.guidance")
 
@@ -261,6 +262,9 @@ function Model:stream(request)
   end
   local sampler = {}
   for _, name in ipairs(SAMPLER_FIELDS) do sampler[name] = request[name] end
+  if (request.dry_multiplier or 0) ~= 0 and not request.dry_breakers then
+    sampler.dry_breakers = breakers.ids(self, request.dry_sequence_breakers or breakers.DEFAULT)
+  end
   local clock = os.clock
   local ok, uv = pcall(require, "luv")
   if ok then clock = function() return uv.hrtime() / 1e9 end end

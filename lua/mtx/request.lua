@@ -60,9 +60,6 @@ request.SAMPLER_DEFAULTS = {
 request.MAX = { n = 16, stop = 32, stop_bytes = 1024, logit_bias = 1024, top_logprobs = 20, tools = 512, messages = 8192,
   images = 64, inputs = 2048, prompts = 64 }
 
--- Where DRY's repeats end when the request names nothing (llama-server's default).
-request.DRY_BREAKERS = { "\n", ":", "\"", "*" }
-
 -- Further samplers under llama-server's names: {field, lowest, highest}.
 local MORE_NUMBERS = { { "dynatemp_range", 0, 100 }, { "dynatemp_exponent", 0, 100 }, { "top_n_sigma", -1, 100 }, { "top_a", 0, 100 },
   { "epsilon", 0, 1 }, { "eta", 0, 1 }, { "xtc_probability", 0, 1 }, { "xtc_threshold", 0, 1 }, { "dry_multiplier", 0, 100 }, { "dry_base", 1, 100 },
