@@ -8,7 +8,7 @@
 -- TEXT into <think> tags first; @call{JSON} answers a <tool_call>.
 local uv = require("luv")
 
-local fake = { loads = 0, engines = {} }
+local fake = {}
 
 local SPECIAL = { ["<|im_start|>"] = 0x110000, ["<|im_end|>"] = 0x110001, ["<s>"] = 0x110002 }
 local SPECIAL_TEXT = {}
@@ -346,5 +346,7 @@ function fake.reset()
   fake.hold_loads, fake.hold_drops, fake.held, fake.tasks = nil, nil, {}, {}
   fake.hold_embeds, fake.embeds = nil, {}
 end
+
+fake.reset()
 
 return fake

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx config`: every option, its value and where the value comes from.
 local config = require("mtx.config")
+local options = require("mtx.cli.options")
 
 local command = { name = "config", summary = "print every option with its value and where it comes from" }
 
@@ -21,8 +22,7 @@ local function text_of(name, v)
 end
 
 function command.run(args)
-  local c, code, help = require("mtx.cli.serve").configure(args, "config")
-  if help then print(command.help) end
+  local c, code = options.read(command, args)
   if not c then return code end
   for _, o in ipairs(config.OPTIONS) do
     local value = text_of(o.name, c.values[o.name]) .. (o.unit and " " .. o.unit or "")

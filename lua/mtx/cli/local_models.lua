@@ -3,34 +3,16 @@
 local catalog = require("mtx.serve.catalog")
 local core = require("mtx.core")
 local models = require("mtx.serve.models")
+local options = require("mtx.cli.options")
 
 local local_models = {}
 
 -- Command's arguments -> catalog, words; or nil, exit code (already said why).
 function local_models.open(command, args, n_words)
-  local config = require("mtx.config")
-  local flags, words = config.parse_flags(args)
-  if not flags then
-    io.stderr:write("mtx ", command.name, ": ", words, "\nTry `mtx ", command.name, " --help`.\n")
-    return nil, 2
-  end
-  if flags.help then
-    print(command.help)
-    return nil, 0
-  end
-  if #words ~= n_words then
-    io.stderr:write("mtx ", command.name, ": ", n_words, " name(s) needed\nTry `mtx ", command.name, " --help`.\n")
-    return nil, 2
-  end
-  local file = flags.config
-  flags.config = nil
-  local c, message = config.load({ file = file, flags = flags })
-  if not c then
-    io.stderr:write("mtx ", command.name, ": ", message, "\n")
-    return nil, 2
-  end
+  local c, words = options.read(command, args, n_words)
+  if not c then return nil, words end
   local cat = catalog.new({ dir = c.values.models_dir, describe = models.describe, sha256 = core.sha256, clock = os.clock })
-  return cat, words, c
+  return cat, words
 end
 
 -- The entry, or nil, exit code.

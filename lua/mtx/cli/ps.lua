@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx ps`: what the running server has in memory.
 local json = require("mtx.json")
+local options = require("mtx.cli.options")
 
 local command = { name = "ps", summary = "list the models the running server has loaded" }
 
@@ -10,8 +11,7 @@ usage: mtx ps [--host H] [--port N] [--api-key KEY]
 Prints name, size, context length and when each model leaves memory.]]
 
 function command.run(args)
-  local c, code, help = require("mtx.cli.serve").configure(args, "ps")
-  if help then print(command.help) end
+  local c, code = options.read(command, args)
   if not c then return code end
   local client = require("mtx.http.client")
   local r, message = client.request(client.target(c.values), "GET", "/api/ps", { key = c.values.api_key[1] or c.values.admin_key[1] })

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx serve`: the HTTP server in the foreground. Options are config.lua's.
 local config = require("mtx.config")
+local options = require("mtx.cli.options")
 
 local serve = { name = "serve", summary = "serve models over HTTP (Ollama, OpenAI, Anthropic and llama-server APIs)" }
 
@@ -26,31 +27,8 @@ each value comes from.
 Options (each also as MTX_NAME in the environment, or in the config file):
 ]] .. option_lines()
 
--- args -> config.load's result, or nil, exit code (already said why).
-function serve.configure(args, name)
-  local flags, words = config.parse_flags(args)
-  if not flags then
-    io.stderr:write("mtx ", name, ": ", words, "\nTry `mtx ", name, " --help`.\n")
-    return nil, 2
-  end
-  if flags.help then return nil, 0, true end
-  if #words > 0 then
-    io.stderr:write("mtx ", name, ": unexpected word ", words[1], "\nTry `mtx ", name, " --help`.\n")
-    return nil, 2
-  end
-  local file = flags.config
-  flags.config = nil
-  local c, message = config.load({ file = file, flags = flags })
-  if not c then
-    io.stderr:write("mtx ", name, ": ", message, "\n")
-    return nil, 2
-  end
-  return c
-end
-
 function serve.run(args)
-  local c, code, help = serve.configure(args, "serve")
-  if help then print(serve.help) end
+  local c, code = options.read(serve, args)
   if not c then return code end
   local server = require("mtx.serve")
   local ctx, message = server.new(c)

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx status`: is the server there, and what does it do.
 local json = require("mtx.json")
+local options = require("mtx.cli.options")
 
 local command = { name = "status", summary = "say whether the server runs, is ready, and what it has loaded" }
 
@@ -10,8 +11,7 @@ usage: mtx status [--host H] [--port N] [--api-key KEY]
 Asks the running server. Exit code 0: ready; 1: not running; 3: running, not ready.]]
 
 function command.run(args)
-  local c, code, help = require("mtx.cli.serve").configure(args, "status")
-  if help then print(command.help) end
+  local c, code = options.read(command, args)
   if not c then return code end
   local client = require("mtx.http.client")
   local target, key = client.target(c.values), c.values.api_key[1] or c.values.admin_key[1]

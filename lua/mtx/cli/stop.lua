@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx stop`: ends the server named by the PID file, waiting for the drain.
 local uv = require("luv")
+local options = require("mtx.cli.options")
 
 local command = { name = "stop", summary = "end the running server (needs the PID file it was started with)" }
 
@@ -11,8 +12,7 @@ Sends SIGTERM to the process in the PID file and waits until it has ended
 (running answers get --drain-timeout seconds).]]
 
 function command.run(args)
-  local c, code, help = require("mtx.cli.serve").configure(args, "stop")
-  if help then print(command.help) end
+  local c, code = options.read(command, args)
   if not c then return code end
   local path = c.values.pid_file
   local f = path ~= "" and io.open(path)

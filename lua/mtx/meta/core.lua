@@ -18,6 +18,10 @@ core.pattern = {}
 ---@return integer|nil first, integer last, ...
 function core.pattern.find(text, pattern, from, literal) end
 
+---One datagram to a service manager's socket (sd_notify): "READY=1".
+---@return boolean|nil, string?, string?
+function core.notify(path, text) end
+
 ---A vector of the numbers of a list, or of n zeros.
 ---@param x number[]|integer
 ---@return mtx.tensor

@@ -5,6 +5,7 @@
 local uv = require("luv")
 local app = require("mtx.serve.app")
 local auth = require("mtx.serve.auth")
+local core = require("mtx.core")
 local http = require("mtx.http.server")
 local limits = require("mtx.serve.limits")
 local log = require("mtx.serve.log")
@@ -152,10 +153,9 @@ end
 
 local function notify_systemd(ctx, text)
   local path = os.getenv("NOTIFY_SOCKET")
-  if not path or not path:find("^/") or not ctx then return end
-  -- luv has no datagram Unix sockets; systemd-notify is its own small client.
-  local handle
-  handle = uv.spawn("systemd-notify", { args = { text } }, function() handle:close() end)
+  if not path or path == "" then return end
+  local ok, message = core.notify(path, text)
+  if not ok then ctx.log("warn", "the service manager was not told", { text = text, error = message }) end
 end
 
 -- To be called before the Lua state ends: handles that are still closing then

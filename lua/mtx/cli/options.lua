@@ -1,0 +1,31 @@
+-- SPDX-License-Identifier: MIT
+-- The server's options as commands read them: flags and words, then the config file.
+local config = require("mtx.config")
+
+local options = {}
+
+-- command: {name, help}. n_words: how many names it wants (0 when nil).
+-- -> config.load's result, words; or nil, exit code (already said why).
+function options.read(command, args, n_words)
+  local function misuse(message)
+    io.stderr:write("mtx ", command.name, ": ", message, "\nTry `mtx ", command.name, " --help`.\n")
+    return nil, 2
+  end
+  local flags, words = config.parse_flags(args)
+  if not flags then return misuse(words) end
+  if flags.help then
+    print(command.help)
+    return nil, 0
+  end
+  n_words = n_words or 0
+  if #words > n_words then return misuse("unexpected word " .. words[n_words + 1]) end
+  if #words < n_words then return misuse(n_words .. " name(s) needed") end
+  local file = flags.config
+  flags.config = nil
+  local c, message = config.load({ file = file, flags = flags })
+  if c then return c, words end
+  io.stderr:write("mtx ", command.name, ": ", message, "\n")
+  return nil, 2
+end
+
+return options
