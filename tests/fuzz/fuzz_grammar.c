@@ -6,7 +6,11 @@
 
 #include "grammar/grammar.h"
 
-enum { N_TOKENS = 260, N_WORDS = (N_TOKENS + 63) / 64 };
+// Tokens that lie across the borders of strings, keys, items and repetitions.
+static const char *const words[] = {"{\"", "\":", "\": \"", "\", \"", "\"}", "\"},", "}}", "]]", "],[", ", ", "true", "null", "10", "-1", ".5", "e+",
+                                    "aa", "aaaa", "aaaaaaaaaaaaaaaaaaaaaaaa", "ab", "abc", "ba\"", "\"a\"", "\\n", "\\\"", "\\u00", "  ", "\n- ",
+                                    "\xc3\xa9", "\xa9x", "\xe2\x82", "\xac\xe2", "xyz", "x,x,x", "::=", "end\n"};
+enum { N_WORDS_LISTED = sizeof words / sizeof *words, TOK_END = 256 + N_WORDS_LISTED, N_TOKENS, N_WORDS = (N_TOKENS + 63) / 64 };
 
 static mtx_vocab_trie *byte_trie(void) {
   static char bytes[256];
@@ -14,9 +18,9 @@ static mtx_vocab_trie *byte_trie(void) {
   uint32_t lens[N_TOKENS];
   uint8_t flags[N_TOKENS] = {0};
   for (int i = 0; i < 256; i++) bytes[i] = (char)i, pieces[i] = &bytes[i], lens[i] = 1;
-  pieces[256] = "{\"", pieces[257] = "\":", pieces[258] = "true", pieces[259] = "";
-  lens[256] = 2, lens[257] = 2, lens[258] = 4, lens[259] = 0;
-  flags[259] = MTX_TRIE_CONTROL | MTX_TRIE_EOG;
+  for (int i = 0; i < N_WORDS_LISTED; i++) pieces[256 + i] = words[i], lens[256 + i] = (uint32_t)strlen(words[i]);
+  pieces[TOK_END] = "", lens[TOK_END] = 0;
+  flags[TOK_END] = MTX_TRIE_CONTROL | MTX_TRIE_EOG;
   mtx_vocab_trie *t = NULL;
   if (mtx_vocab_trie_new(pieces, lens, flags, N_TOKENS, &t, NULL) != MTX_OK) abort();
   return t;
@@ -35,10 +39,10 @@ static void walk(mtx_grammar *g, mtx_vocab_trie *trie, uint32_t seed) {
       seed = seed * 1664525u + 1013904223u;
       uint32_t id = (k + seed / 65536) % N_TOKENS;
       if (bits[id / 64] >> (id % 64) & 1) allowed = id;
-      else if (id < 256) refused = id;
+      else if (id != TOK_END) refused = id;
     }
     if (refused != UINT32_MAX && mtx_matcher_accept_token(m, refused, NULL) == MTX_OK) abort();
-    if (allowed == UINT32_MAX || allowed == 259) break;
+    if (allowed == UINT32_MAX || allowed == TOK_END) break;
     if (mtx_matcher_accept_token(m, allowed, NULL) != MTX_OK) abort();
   }
   mtx_matcher_free(m);
