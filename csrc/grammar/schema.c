@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "grammar/text.h"
 
 #define MAX_REF_CHAIN 64
 
@@ -60,96 +59,6 @@ void sc_add(mtx_sc *s, sc_conj *c, uint32_t part) {
     sc_fail(s, MTX_ELIMIT, SC_NODE(part), "more than %u schemas apply to one value", SC_MAX_PARTS);
   else
     c->v[c->n++] = part;
-}
-
-// ---- references ------------------------------------------------------------------------
-
-static size_t decode_pointer_step(const char *p, size_t n, char *out, size_t cap) {
-  size_t k = 0;
-  for (size_t i = 0; i < n && k < cap; i++) {
-    uint32_t v;
-    if (p[i] == '%' && mtx_hex_get(p + i + 1, n - i - 1, 2, &v)) {
-      out[k++] = (char)v;
-      i += 2;
-    } else if (p[i] == '~' && i + 1 < n && (p[i + 1] == '0' || p[i + 1] == '1')) {
-      out[k++] = p[++i] == '0' ? '~' : '/';
-    } else {
-      out[k++] = p[i];
-    }
-  }
-  return k;
-}
-
-static uint32_t follow_pointer(mtx_sc *s, const char *p, size_t n) {
-  uint32_t node = 0;
-  while (n && node != MTX_JSON_NONE) {
-    p++, n--;  // the slash
-    size_t len = 0;
-    while (len < n && p[len] != '/') len++;
-    char step[512];
-    size_t k = decode_pointer_step(p, len, step, sizeof step - 1);
-    step[k] = 0;
-    if (sc_node(s, node)->kind == MTX_JSON_ARRAY) {
-      unsigned long i = strtoul(step, NULL, 10);
-      node = sc_node(s, node)->first;
-      while (i-- > 0 && node != MTX_JSON_NONE) node = sc_node(s, node)->next;
-    } else {
-      node = mtx_json_get_n(s->j, node, step, k);
-    }
-    p += len;
-    n -= len;
-  }
-  return node;
-}
-
-static uint32_t find_anchor(mtx_sc *s, const char *p, size_t n) {
-  for (uint32_t i = 0; i < s->j->n_nodes; i++) {
-    if (sc_node(s, i)->kind != MTX_JSON_OBJECT) continue;
-    static const char *const keys[] = {"$anchor", "$dynamicAnchor"};
-    for (int k = 0; k < 2; k++) {
-      uint32_t a = sc_get(s, i, keys[k]);
-      if (a != MTX_JSON_NONE && sc_node(s, a)->kind == MTX_JSON_STRING && sc_node(s, a)->n_text == n &&
-          !memcmp(sc_text(s, a), p, n))
-        return i;
-    }
-    uint32_t id = sc_get(s, i, "$id");  // draft-07 spelled anchors "#name"
-    if (id != MTX_JSON_NONE && sc_node(s, id)->kind == MTX_JSON_STRING && sc_node(s, id)->n_text == n + 1 &&
-        sc_text(s, id)[0] == '#' && !memcmp(sc_text(s, id) + 1, p, n))
-      return i;
-  }
-  return MTX_JSON_NONE;
-}
-
-uint32_t sc_resolve(mtx_sc *s, uint32_t ref) {
-  if (sc_node(s, ref)->kind != MTX_JSON_STRING) {
-    sc_fail(s, MTX_EFORMAT, ref, "$ref must be a string");
-    return MTX_JSON_NONE;
-  }
-  const char *p = sc_text(s, ref);
-  size_t n = sc_node(s, ref)->n_text;
-  uint32_t id = sc_node(s, 0)->kind == MTX_JSON_OBJECT ? sc_get(s, 0, "$id") : MTX_JSON_NONE;
-  if (id != MTX_JSON_NONE && sc_node(s, id)->kind == MTX_JSON_STRING) {
-    size_t k = sc_node(s, id)->n_text;
-    if (k && sc_text(s, id)[k - 1] == '#') k--;
-    if (k && n >= k && !memcmp(p, sc_text(s, id), k) && (n == k || p[k] == '#')) p += k, n -= k;
-  }
-  uint32_t target = MTX_JSON_NONE;
-  if (n == 0) {
-    target = 0;
-  } else if (p[0] == '#') {
-    p++, n--;
-    if (n == 0)
-      target = 0;
-    else
-      target = p[0] == '/' ? follow_pointer(s, p, n) : find_anchor(s, p, n);
-  } else {
-    sc_fail(s, MTX_EUNSUPPORTED, ref, "$ref to another document is not supported: %.*s; put it under $defs",
-            (int)(n < 100 ? n : 100), p);
-    return MTX_JSON_NONE;
-  }
-  if (target == MTX_JSON_NONE)
-    sc_fail(s, MTX_ENOTFOUND, ref, "$ref points to nothing: %.*s", (int)(n < 100 ? n : 100), p);
-  return target;
 }
 
 // ---- flattening ---------------------------------------------------------------------------

@@ -51,6 +51,10 @@ static void test_texts(void) {
       {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"],\"additionalProperties\":{\"type\":\"integer\"}}", "{\"a\":1,\"z\":\"", "no"},
       // a declared key cannot come as another key by an escape
       {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}}}", "{\"\\u0061\":5", "no"},
+      // schemas that are documents of their own
+      {"{\"$id\":\"https://a.b/c/root\",\"$ref\":\"../d/x#/$defs/y\",\"$defs\":{\"q\":{\"$id\":\"/d/x\",\"$defs\":{\"y\":{\"const\":1}}}}}", "1", "complete"},
+      {"{\"$id\":\"https://a.b/c/root\",\"$ref\":\"./x\",\"$defs\":{\"q\":{\"$id\":\"x\",\"$ref\":\"#/$defs/y\",\"$defs\":{\"y\":{\"const\":1}}},\"y\":{\"const\":2}}}", "1", "complete"},
+      {"{\"$ref\":\"urn:x:1#k\",\"$defs\":{\"q\":{\"$id\":\"urn:x:1\",\"$defs\":{\"r\":{\"$anchor\":\"k\",\"const\":1}}}}}", "1", "complete"},
       {"true", "{\"a\": [1, {\"b\": null}], \"c\": \"\\ud83d\\ude00\"}", "complete"},
       {"true", "\"\\ud83d\"", "no"},
       {"{}", "[]", "complete"},

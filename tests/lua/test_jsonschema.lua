@@ -27,7 +27,8 @@ local NOT_REFUSED = {
   { "optional/format/hostname", "overall length", "labels are counted, the whole name is not" },
   { "optional/format/hostname", "", "punycode (xn--) is not decoded", group = "A-label" },
 }
--- Schemas that are refused although some document is valid, by words of the message.
+-- Schemas that are refused although some document is valid, by words of the message. The
+-- other document is the meta-schema, which the suite takes for known.
 local REFUSED = { "$ref to another document is not supported", "Unicode properties (\\p) are not supported" }
 
 -- f applied to what is outside of strings.
