@@ -6,35 +6,9 @@
 #include <math.h>
 #include <time.h>
 
-#include "chain_model.h"
+#include "chain_fixture.h"
 #include "engine_run.h"
 #include "kern/kern.h"
-
-typedef struct {
-  mtx_model *model;
-  mtx_tok *tok;
-  char path[40];
-} fixture;
-
-static bool fixture_open(fixture *f, const chain *c) {
-  mtx_err err = {0};
-  mtx_gguf *g;
-  memset(f, 0, sizeof *f);
-  if (!chain_write(c, f->path)) return false;
-  mtx_code rc = mtx_model_open(&f->model, f->path, NULL, &err);
-  if (!rc && !(rc = mtx_gguf_open(&g, f->path, 0, &err))) {
-    rc = mtx_tok_open(&f->tok, g, &err);
-    mtx_gguf_close(g);
-  }
-  CHECK(rc == MTX_OK, "%s %s", err.key, err.msg);
-  return rc == MTX_OK;
-}
-
-static void fixture_close(fixture *f) {
-  mtx_tok_close(f->tok);
-  mtx_model_close(f->model);
-  unlink(f->path);
-}
 
 static void test_text(const fixture *f, int hello, int emoji, int cut, int loop, int control) {
   mtx_engine *e;
@@ -142,18 +116,8 @@ static void test_logprobs_and_grammar(const fixture *f, int hello) {
   x = run_one(e, &r);
   CHECK(x.n_prompt_lp == 2);
 
-  const char *pieces[CHAIN_DIM];
-  uint32_t lens[CHAIN_DIM];
-  uint8_t flags[CHAIN_DIM] = {0};
-  for (int i = 0; i < CHAIN_DIM; i++) {
-    size_t n;
-    if (!mtx_tok_piece(f->tok, i, false, &pieces[i], &n)) n = 0;
-    lens[i] = (uint32_t)n;
-    flags[i] = mtx_tok_is_eog(f->tok, i) ? MTX_TRIE_EOG : 0;
-  }
-  mtx_vocab_trie *trie;
+  mtx_vocab_trie *trie = fixture_trie(f);
   mtx_grammar *g;
-  CHECK(mtx_vocab_trie_new(pieces, lens, flags, CHAIN_DIM, &trie, &err) == MTX_OK, "%s", err.msg);
   static const char gbnf[] = "root ::= \"x\" \"ok\"+ \"!\"";
   CHECK(mtx_grammar_compile_gbnf(gbnf, strlen(gbnf), &g, &err) == MTX_OK, "%s", err.msg);
   r = ask(&p, 1, 40);

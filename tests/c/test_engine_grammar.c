@@ -4,9 +4,7 @@
 // before, across and inside it.
 #include "check.h"
 
-#include <math.h>
-
-#include "chain_model.h"
+#include "chain_fixture.h"
 #include "engine_run.h"
 #include "kern/kern.h"
 
@@ -15,61 +13,25 @@
 static const char schema[] = "{\"const\":{\"a\":\"one two\"}}";
 
 typedef struct {
-  mtx_model *model;
-  mtx_tok *tok;
+  mtx_engine *e;
   mtx_vocab_trie *trie;
-  mtx_grammar *grammar;
-  char path[40];
-} fixture;
-
-static bool fixture_open(fixture *f, const chain *c) {
-  mtx_err err = {0};
-  mtx_gguf *g;
-  memset(f, 0, sizeof *f);
-  if (!chain_write(c, f->path)) return false;
-  mtx_code rc = mtx_model_open(&f->model, f->path, NULL, &err);
-  if (!rc && !(rc = mtx_gguf_open(&g, f->path, 0, &err))) {
-    rc = mtx_tok_open(&f->tok, g, &err);
-    mtx_gguf_close(g);
-  }
-  const char *pieces[CHAIN_DIM];
-  uint32_t lens[CHAIN_DIM];
-  uint8_t flags[CHAIN_DIM] = {0};
-  for (int i = 0; !rc && i < CHAIN_DIM; i++) {
-    size_t n;
-    if (!mtx_tok_piece(f->tok, i, false, &pieces[i], &n)) n = 0;
-    lens[i] = (uint32_t)n;
-    flags[i] = mtx_tok_is_eog(f->tok, i) ? MTX_TRIE_EOG : 0;
-  }
-  if (!rc) rc = mtx_vocab_trie_new(pieces, lens, flags, CHAIN_DIM, &f->trie, &err);
-  if (!rc) rc = mtx_vocab_trie_warm(f->trie, &err);
-  if (!rc) rc = mtx_grammar_compile_json_schema(schema, strlen(schema), NULL, &f->grammar, &err);
-  CHECK(rc == MTX_OK, "%s %s", err.key, err.msg);
-  return rc == MTX_OK;
-}
-
-static void fixture_close(fixture *f) {
-  mtx_grammar_unref(f->grammar);
-  mtx_vocab_trie_unref(f->trie);
-  mtx_tok_close(f->tok);
-  mtx_model_close(f->model);
-  unlink(f->path);
-}
+  mtx_grammar *g;
+} parts;
 
 // Asks from `prompt`, constrained at once or after the trigger, with a stop string or NULL.
-static result answer(const fixture *f, mtx_engine *e, int prompt, const char *trigger, const char *stop) {
+static result answer(const parts *x, int prompt, const char *trigger, const char *stop) {
   int32_t p = prompt;
   mtx_err err;
   mtx_request r = ask(&p, 1, 100);
   size_t n_trigger = trigger ? strlen(trigger) : 0, n_stop = stop ? strlen(stop) : 0;
   const mtx_matcher_opts o = {.triggers = &trigger, .trigger_lens = &n_trigger, .n_triggers = trigger != NULL, .skip_ws = trigger != NULL};
-  CHECK(mtx_matcher_new(f->grammar, f->trie, &o, &r.matcher, &err) == MTX_OK, "%s", err.msg);
+  CHECK(mtx_matcher_new(x->g, x->trie, &o, &r.matcher, &err) == MTX_OK, "%s", err.msg);
   if (stop) r.stops = &stop, r.stop_lens = &n_stop, r.n_stops = 1;
-  return run_one(e, &r);
+  return run_one(x->e, &r);
 }
 
-static void check_answer(const fixture *f, mtx_engine *e, int prompt, const char *trigger, const char *stop, const char *want) {
-  result x = answer(f, e, prompt, trigger, stop);
+static void check_answer(const parts *t, int prompt, const char *trigger, const char *stop, const char *want) {
+  result x = answer(t, prompt, trigger, stop);
   const bool stopped = stop && x.reason == MTX_DONE_STOP_STRING && !strcmp(x.stop, stop);
   CHECK(!strcmp(x.text, want), "trigger %s, stop %s: '%s'", trigger ? trigger : "-", stop ? stop : "-", x.text);
   CHECK(stop ? stopped : x.reason == MTX_DONE_STOP, "trigger %s, stop %s: %d", trigger ? trigger : "-", stop ? stop : "-", x.reason);
@@ -87,20 +49,24 @@ int main(void) {
   for (const char *s = ANSWER; *s; s++) chain_add(&c, s, 1);  // what a constrained start needs
   fixture f;
   if (fixture_open(&f, &c)) {
-    mtx_engine *e;
+    parts t = {.trie = fixture_trie(&f)};
+    mtx_err err = {0};
     mtx_engine_opts o = {.n_ctx = 512, .kv_type = MTX_KV_F16};
-    CHECK(mtx_engine_open(&e, f.model, f.tok, &o, NULL) == MTX_OK);
+    CHECK(!mtx_vocab_trie_warm(t.trie, &err) && !mtx_grammar_compile_json_schema(schema, strlen(schema), NULL, &t.g, &err) &&
+              !mtx_engine_open(&t.e, f.model, f.tok, &o, &err), "%s", err.msg);
     for (int i = 0; i < 3; i++) {
-      check_answer(&f, e, prompt[i], NULL, NULL, ANSWER);
-      check_answer(&f, e, prompt[i], "</think>", NULL, THOUGHT ANSWER);
-      check_answer(&f, e, prompt[i], "</think>", "two", THOUGHT "{\"a\":\"one ");
-      check_answer(&f, e, prompt[i], "</think>", "maybe", "Well {\"x\": ");
-      check_answer(&f, e, prompt[i], "</think>", "ink>{", "Well {\"x\": maybe.</th");
-      check_answer(&f, e, prompt[i], NULL, "e t", "{\"a\":\"on");
-      check_answer(&f, e, prompt[i], NULL, "\"}", "{\"a\":\"one two");
+      check_answer(&t, prompt[i], NULL, NULL, ANSWER);
+      check_answer(&t, prompt[i], "</think>", NULL, THOUGHT ANSWER);
+      check_answer(&t, prompt[i], "</think>", "two", THOUGHT "{\"a\":\"one ");
+      check_answer(&t, prompt[i], "</think>", "maybe", "Well {\"x\": ");
+      check_answer(&t, prompt[i], "</think>", "ink>{", "Well {\"x\": maybe.</th");
+      check_answer(&t, prompt[i], NULL, "e t", "{\"a\":\"on");
+      check_answer(&t, prompt[i], NULL, "\"}", "{\"a\":\"one two");
     }
-    check_idle(e);
-    mtx_engine_close(e);
+    check_idle(t.e);
+    mtx_engine_close(t.e);
+    mtx_grammar_unref(t.g);
+    mtx_vocab_trie_unref(t.trie);
   }
   fixture_close(&f);
   return check_report();
