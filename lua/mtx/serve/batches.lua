@@ -186,7 +186,7 @@ local function run_line(self, b, run, line, done)
     end
     done()
   end
-  ctx.app:guard(x, route.handler, x)
+  ctx.app:run_fiber(x, route.handler, x)
 end
 
 -- An append-only file of answers: write(text) -> true | nil, message, and the ids it holds already.
