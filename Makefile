@@ -153,7 +153,7 @@ neon-check: ## build the kernels for aarch64 and run their tests under qemu-user
 # The parsers are what is fuzzed: the kernels would take minutes to instrument.
 FUZZ_SECONDS ?= 60
 fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
-	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz LAYERS="base gguf st quant tok grammar" ISA= OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
+	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz LAYERS="base gguf st quant tok grammar kv" ISA= OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
 	@BUILD=build/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh
 
 fuzz-bins: $(FUZZ_BIN)

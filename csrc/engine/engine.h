@@ -163,6 +163,23 @@ mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err);
 mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err);
 
 // MODEL: what the file says; when it says nothing, mean for encoders, last for decoders.
+// ---- saved state (the file: kv/saved.h) -------------------------------------
+
+// The session's tokens and memory to a file, which appears when it is whole. *n_bytes: its size.
+mtx_code mtx_session_save(mtx_session *s, const char *path, uint64_t *n_bytes, mtx_err *err);
+// The session becomes the saved one; the next eval gives what it would have given there, bit for
+// bit. A failure leaves the session as it was. Errors as mtx_saved_open and mtx_map_open; MTX_ELIMIT also: pages.
+mtx_code mtx_session_load(mtx_session *s, const char *path, mtx_err *err);
+
+// The same for the prefix index: the longest part of tokens[0..n) it knows under `key`; n_saved 0 and
+// no file when it knows nothing.
+mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, const char *path,
+                                int64_t *n_saved, uint64_t *n_bytes, mtx_err *err);
+// Remembered under `key`, whoever saved it. *tokens (empty at first) gets what the file holds.
+mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_err *err);
+// Forgets tokens[0..n) and what only they led to; *n_known: how many of them the index knew.
+mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, int64_t *n_known, mtx_err *err);
+
 typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_NONE = 0, MTX_POOL_MEAN = 1, MTX_POOL_CLS = 2, MTX_POOL_LAST = 3 } mtx_pooling;
 // One vector of n_embed floats (model info) per input into out[n][n_embed]: the
 // encoder's rows, or a decoder's hidden state before its vocabulary head. POOL_NONE:

@@ -13,7 +13,9 @@
 
 #include "engine/engine.h"
 #include "engine/pace.h"
+#include "gguf/map.h"
 #include "kv/prefix.h"
+#include "kv/saved.h"
 
 enum { MTX_MAX_MARKS = 3 };
 
@@ -59,7 +61,7 @@ typedef struct mtx_run {
   struct mtx_job *job;
 } mtx_run;
 
-typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_CHECK, MTX_JOB_PROFILE } mtx_job_kind;
+typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_SAVE, MTX_JOB_LOAD, MTX_JOB_FORGET, MTX_JOB_CHECK, MTX_JOB_PROFILE } mtx_job_kind;
 
 // A command that its caller waits for.
 typedef struct mtx_job {
@@ -72,6 +74,11 @@ typedef struct mtx_job {
   mtx_pooling pooling; bool normalize;
   float *out;                     // rows land here
   double *sum;                    // mean pooling
+  // SAVE, LOAD, FORGET: of the session, or without one of the prefix index under `key`
+  const char *key;
+  mtx_saved *saved;               // SAVE: n_stored and the image come back, the image malloc'ed; LOAD: opened
+  const mtx_map *map;             // LOAD: where it lies
+  int64_t n_done;                 // tokens
   bool ok_check;
   bool profile_on; mtx_profile_row *profile; int n_profile;  // PROFILE: room for n_profile rows, then how many came
   mtx_code rc;
@@ -125,6 +132,7 @@ struct mtx_engine {
   uint64_t epoch;             // counts takes
   int64_t next_id, n_waiting;
   int n_sessions;
+  uint64_t model_checksum; bool has_checksum;
   mtx_engine_stats stats;
 };
 
@@ -177,6 +185,10 @@ mtx_code mtx_check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n,
 void mtx_embed_row(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);
 void mtx_embed_ended(mtx_engine *e, mtx_job *job, mtx_code rc);  // an input of a group
 bool mtx_embed_belongs(const mtx_run *r, int64_t id);            // to the group of that id
+
+// store.c: saved state.
+void mtx_job_save(mtx_engine *e, mtx_job *job);
+void mtx_job_load(mtx_engine *e, mtx_job *job);
 
 bool mtx_engine_check(mtx_engine *e);  // on a caller's thread: counts every page
 void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc);          // wakes the caller

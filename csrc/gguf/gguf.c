@@ -3,6 +3,7 @@
 //
 // Shard paths are built from the given path only (same folder, same prefix);
 // the metadata confirms number and count and can never name another file.
+#include "base/checksum.h"
 #include "gguf/gguf.h"
 
 #include <stdio.h>
@@ -298,4 +299,20 @@ void mtx_gguf_tensor_willneed(const mtx_gguf *g, const mtx_gguf_tensor *t) {
 
 void mtx_gguf_tensor_release(const mtx_gguf *g, const mtx_gguf_tensor *t) {
   if (t->data && g->parts[t->shard].map) mtx_map_release(g->parts[t->shard].map, t->data, t->n_bytes);
+}
+
+mtx_code mtx_gguf_checksum(const mtx_gguf *g, uint64_t *out, mtx_err *err) {
+  enum { CHUNK = 4 << 20 };
+  mtx_checksum c;
+  mtx_checksum_init(&c);
+  for (int i = 0; i < g->n_parts; i++) {
+    const mtx_gguf_part *p = &g->parts[i];
+    for (uint64_t at = 0; at < p->n_bytes; at += CHUNK) {
+      uint64_t n = p->n_bytes - at < CHUNK ? p->n_bytes - at : CHUNK;
+      mtx_checksum_update(&c, p->base + at, n);
+      if (p->map) mtx_map_release(p->map, p->base + at, n);
+    }
+  }
+  *out = mtx_checksum_get(&c);
+  return mtx_gguf_check(g, err);
 }

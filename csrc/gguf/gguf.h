@@ -106,4 +106,8 @@ mtx_str mtx_gguf_item_str(const mtx_gguf_kv *kv, uint64_t i);
 void mtx_gguf_tensor_willneed(const mtx_gguf *g, const mtx_gguf_tensor *t);
 void mtx_gguf_tensor_release(const mtx_gguf *g, const mtx_gguf_tensor *t);
 
+// Checksum of all bytes of all shards: the identity of a model. Reads everything; the
+// pages are given back. MTX_EIO: a file was cut short.
+mtx_code mtx_gguf_checksum(const mtx_gguf *g, uint64_t *out, mtx_err *err);
+
 #endif

@@ -3,13 +3,11 @@
 #include "gguf/write.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/file.h"
 #include "gguf/parse.h"
 #include "quant/quant.h"
 
@@ -341,49 +339,14 @@ static mtx_code check(mtx_gguf_writer *w, const char *path, uint64_t *align, mtx
   return twice < 0 ? MTX_OK : mtx_fail_at(err, MTX_EINVAL, path, w->tensors[twice].name, 0, "the tensor name occurs twice");
 }
 
-static void sync_folder(const char *path) {
-  char *folder = strdup(path);
-  if (!folder) return;
-  char *slash = strrchr(folder, '/');
-  if (slash) slash[slash == folder] = 0;
-  int fd = open(slash ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0) fsync(fd), close(fd);
-  free(folder);
-}
-
-// A fresh file beside `path`; *temp is owned by the caller.
-static FILE *open_temp(const char *path, char **temp) {
-  static atomic_uint counter;
-  size_t cap = strlen(path) + 48;
-  *temp = malloc(cap);
-  if (!*temp) return NULL;
-  snprintf(*temp, cap, "%s.%ld-%u.part", path, (long)getpid(), atomic_fetch_add(&counter, 1));
-  int fd = open(*temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  FILE *f = fd < 0 ? NULL : fdopen(fd, "wb");
-  if (!f && fd >= 0) close(fd), unlink(*temp);
-  return f;
-}
-
 mtx_code mtx_gguf_write(mtx_gguf_writer *w, const char *path, mtx_err *err) {
   uint64_t align;
   mtx_code code = check(w, path, &align, err);
   if (code != MTX_OK) return code;
-  char *temp;
-  mtx_gguf_sink s = {open_temp(path, &temp), path, 0};
-  if (!s.f) {
-    code = mtx_fail_at(err, temp ? MTX_EIO : MTX_ENOMEM, path, NULL, 0, "cannot create the file: %s", strerror(errno));
-    free(temp);
-    return code;
-  }
+  mtx_new_file file;
+  if ((code = mtx_new_file_open(&file, path, 0666, err))) return code;
+  mtx_gguf_sink s = {file.f, path, 0};
   code = write_directory(w, &s, align, err);
   if (code == MTX_OK) code = write_data(w, &s, align, err);
-  if (code == MTX_OK && (fflush(s.f) != 0 || fsync(fileno(s.f)) != 0))
-    code = mtx_fail_at(err, MTX_EIO, path, NULL, 0, "cannot write: %s", strerror(errno));
-  if (fclose(s.f) != 0 && code == MTX_OK) code = mtx_fail_at(err, MTX_EIO, path, NULL, 0, "cannot write: %s", strerror(errno));
-  if (code == MTX_OK && rename(temp, path) != 0)
-    code = mtx_fail_at(err, MTX_EIO, path, NULL, 0, "cannot give the finished file its name: %s", strerror(errno));
-  if (code == MTX_OK) sync_folder(path);
-  else unlink(temp);
-  free(temp);
-  return code;
+  return mtx_new_file_end(&file, code, err);
 }

@@ -252,6 +252,31 @@ mtx_code mtx_kv_seq_build(mtx_kv *kv, int64_t n_tokens, uint8_t *const *const *p
   return MTX_OK;
 }
 
+mtx_code mtx_kv_seq_blank(mtx_kv *kv, int64_t n_tokens, const int64_t *first, int *seq, mtx_err *err) {
+  mtx_code rc = mtx_kv_seq_new(kv, seq, err);
+  if (rc) return rc;
+  seq_t *s = &kv->seq[*seq];
+  for (int g = 0; g < kv->layout.n_groups && !rc; g++) {
+    int64_t want = div_up(n_tokens, P) - first[g];
+    if (want > kv->pool[g].n_free)
+      rc = mtx_fail(err, MTX_ELIMIT, "%lld tokens need %lld pages of %d; %lld of %lld are free", (long long)n_tokens, (long long)want, P,
+                    (long long)kv->pool[g].n_free, (long long)kv->pool[g].n_pages);
+    else rc = mtx_table_blank(&s->table[g], &kv->pool[g], first[g], n_tokens, err);
+  }
+  s->len = n_tokens;
+  if (!rc) return MTX_OK;
+  mtx_kv_seq_free(kv, *seq);
+  *seq = -1;
+  return rc;
+}
+
+void mtx_kv_seq_add_snapshot(mtx_kv *kv, int seq, mtx_snapshot *snap) {
+  mtx_state *s = &kv->seq[seq].state;
+  if (s->n == mtx_state_max_snapshots(kv->layout.state_bytes)) return;
+  mtx_snapshot_ref(snap);
+  s->snap[s->n++] = snap;
+}
+
 int64_t mtx_kv_seq_truncate(mtx_kv *kv, int seq, int64_t n_tokens) {
   if (!mtx_kv_seq_valid(kv, seq)) return 0;
   seq_t *s = &kv->seq[seq];

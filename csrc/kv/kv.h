@@ -110,6 +110,11 @@ mtx_snapshot *const *mtx_kv_seq_snapshots(const mtx_kv *kv, int seq, int *n);
 // New sequence of n_tokens over shared pages: page[g][i] holds tokens [i*P, (i+1)*P) of group g,
 // NULL below what the window needs. `at`: the recurrent state at n_tokens, NULL without one.
 mtx_code mtx_kv_seq_build(mtx_kv *kv, int64_t n_tokens, uint8_t *const *const *page, mtx_snapshot *at, int *seq, mtx_err *err);
+// New sequence of n_tokens with pages of its own, zeroed, from number first[g] on (the window of a row
+// behind them must not reach further back); the caller fills pages, state and snapshots. MTX_ELIMIT: pages.
+mtx_code mtx_kv_seq_blank(mtx_kv *kv, int64_t n_tokens, const int64_t *first, int *seq, mtx_err *err);
+// Adds a snapshot behind the sequence's others (n_tokens ascending, at most its length); a reference is taken.
+void mtx_kv_seq_add_snapshot(mtx_kv *kv, int seq, mtx_snapshot *snap);
 // The first token a row at position n sees in a group, 0 without a window.
 int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n);
 

@@ -138,6 +138,14 @@ mtx_code mtx_table_share(mtx_table *dst, uint8_t *const *page, mtx_pool *p, int6
   return MTX_OK;
 }
 
+mtx_code mtx_table_blank(mtx_table *t, mtx_pool *p, int64_t first, int64_t n_tokens, mtx_err *err) {
+  mtx_code rc = grow(t, pages_of(n_tokens), err);
+  if (rc) return rc;
+  for (int64_t i = 0; i < first; i++) t->page[i] = NULL;
+  t->first = t->n = first;
+  return mtx_table_reserve(t, p, first * MTX_PAGE_TOKENS, n_tokens - first * MTX_PAGE_TOKENS, err);
+}
+
 void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens) {
   int64_t keep = pages_of(n_tokens);
   while (t->n > keep) {

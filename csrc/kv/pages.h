@@ -42,6 +42,8 @@ int64_t mtx_table_needed(const mtx_table *t, const mtx_pool *p, int64_t len, int
 mtx_code mtx_table_reserve(mtx_table *t, mtx_pool *p, int64_t len, int64_t n, mtx_err *err);
 // dst (empty) takes references to page[0 .. pages of n_tokens): those that are NULL come first.
 mtx_code mtx_table_share(mtx_table *dst, uint8_t *const *page, mtx_pool *p, int64_t n_tokens, mtx_err *err);
+// t (empty) gets fresh pages for tokens [first * P, n_tokens), which the pool must have free.
+mtx_code mtx_table_blank(mtx_table *t, mtx_pool *p, int64_t first, int64_t n_tokens, mtx_err *err);
 void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens);       // keeps pages of tokens < n_tokens
 void mtx_table_give_back(mtx_table *t, mtx_pool *p, int64_t n_tokens); // drops pages wholly below n_tokens
 void mtx_table_fini(mtx_table *t, mtx_pool *p);
