@@ -19,5 +19,9 @@ mtx_engine *mtx_bind_take_engine(lua_State *L, int idx);
 // engine:session() and the type it returns.
 int mtx_bind_engine_session(lua_State *L);
 void mtx_bind_session_type(lua_State *L);
+// store.c: methods of the engine.
+int mtx_bind_engine_save_prefix(lua_State *L);
+int mtx_bind_engine_load_prefix(lua_State *L);
+int mtx_bind_engine_forget_prefix(lua_State *L);
 
 #endif

@@ -91,6 +91,25 @@ static int l_session_rewind(lua_State *L) {
   return 1;
 }
 
+// save(path) -> bytes written | nil, message, code
+static int l_session_save(lua_State *L) {
+  handle *h = check(L);
+  uint64_t n_bytes;
+  mtx_err err;
+  if (mtx_session_save(h->s, luaL_checkstring(L, 2), &n_bytes, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  lua_pushinteger(L, (lua_Integer)n_bytes);
+  return 1;
+}
+
+// load(path) -> tokens the session has now | nil, message, code (it is as it was)
+static int l_session_load(lua_State *L) {
+  handle *h = check(L);
+  mtx_err err;
+  if (mtx_session_load(h->s, luaL_checkstring(L, 2), &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  lua_pushinteger(L, mtx_session_n_tokens(h->s));
+  return 1;
+}
+
 static int l_session_n_tokens(lua_State *L) {
   lua_pushinteger(L, mtx_session_n_tokens(check(L)->s));
   return 1;
@@ -107,6 +126,7 @@ void mtx_bind_session_type(lua_State *L) {
   static const luaL_Reg meta[] = {
       {"__gc", l_session_close}, {"__close", l_session_close}, {"__len", l_session_n_tokens}, {"__tostring", l_session_tostring}, {NULL, NULL}};
   static const luaL_Reg methods[] = {{"eval", l_session_eval},         {"fork", l_session_fork},   {"rewind", l_session_rewind},
+                                     {"save", l_session_save},         {"load", l_session_load},
                                      {"n_tokens", l_session_n_tokens}, {"close", l_session_close}, {NULL, NULL}};
   mtx_bind_new_type(L, TYPE, meta, methods);
 }

@@ -151,6 +151,30 @@ function TestModel:test_session_fork_and_rewind()
   lu.assertError(s.eval, s, ids)
 end
 
+function TestModel:test_session_saved_and_loaded()
+  local path = os.tmpname()
+  local ids = assert(self.model:tokenize("The quick brown fox jumps over the lazy dog", { add_special = false }))
+  local s, t = assert(self.model:session()), assert(self.model:session())
+  assert(s:eval(ids))
+  local n_bytes = assert(s:save(path))
+  assert(t:eval({ 1, 2, 3 }))
+  lu.assertEquals(assert(t:load(path)), #ids)
+  lu.assertEquals(assert(t:eval({ 253 })):bytes(), assert(s:eval({ 253 })):bytes())
+  local f = assert(io.open(path, "r+b"))
+  lu.assertEquals(f:seek("end"), n_bytes)
+  f:seek("set", n_bytes // 2)
+  f:write("xx")
+  f:close()
+  local r, message, code = t:load(path)
+  lu.assertEquals({ r, code }, { nil, "format" })
+  lu.assertStrContains(message, path)
+  lu.assertStrContains(message, "damaged")
+  lu.assertEquals(t:n_tokens(), #ids + 1)
+  s:close()
+  t:close()
+  os.remove(path)
+end
+
 function TestModel:test_errors_are_values()
   local r, message, code = self.model:generate({ tokens = { 49152 }, max_tokens = 1 })
   lu.assertNil(r)
@@ -312,6 +336,17 @@ end
 function TestExamples:test_best_of_n()
   local out = run(MTX .. "examples/best_of_n.lua " .. SMOL .. " 'The sun' 3")
   lu.assertStrMatches(out, "1: .*\n2: .*\n3: .*\nbest: .*\n")
+end
+
+function TestExamples:test_saved_session()
+  local path = os.tmpname()
+  local command = MTX .. "examples/saved_session.lua " .. SMOL .. " " .. path
+  local first, second = run(command), run(command)
+  lu.assertStrContains(first, "bytes saved")
+  lu.assertNil(second:find("bytes saved"))
+  local text = "%d+ tokens are there without reading them\n.*"
+  lu.assertEquals(second:match(text), first:match(text))
+  os.remove(path)
 end
 
 function TestExamples:test_similarity()

@@ -191,6 +191,15 @@ function engine:embed(lists, options) end
 function engine:embed_submit(lists, options) end
 ---@return mtx.session|nil, string?, string?
 function engine:session() end
+---Saves the longest part of ids that the prefix cache knows under a cache_key; 0 and no file when it knows nothing.
+---@return integer|nil n_tokens, integer|string n_bytes_or_message, string? code
+function engine:save_prefix(key, ids, path) end
+---Puts a saved prefix (or session) into the prefix cache under a cache_key. The ids it holds.
+---@return integer[]|nil, string?, string?
+function engine:load_prefix(key, path) end
+---Forgets ids and what only they led to. How many of them were known.
+---@return integer|nil, string?, string?
+function engine:forget_prefix(key, ids) end
 function engine:close() end
 
 ---@class mtx.session
@@ -203,6 +212,13 @@ function session:eval(ids, options) end
 function session:fork() end
 ---Forgets all but the first n tokens.
 function session:rewind(n) end
+---Writes tokens and memory to a file that only this model (same file, same KV type) can load. Bytes written.
+---@return integer|nil, string?, string?
+function session:save(path) end
+---Becomes the saved session; what it evaluates next is bit for bit what the saved one would have given. A file
+---that is damaged or another model's is refused and changes nothing. Tokens it has now.
+---@return integer|nil, string?, string?
+function session:load(path) end
 ---@return integer
 function session:n_tokens() end
 function session:close() end
