@@ -132,7 +132,6 @@ local function emit(job, ev, choice)
   if ev.kind == "call" then
     ev.id = ev.id or ((job.req.dialect == "anthropic" and "toolu_" or "call_") .. ids.random(24))
   end
-  if ev.kind == "thinking" then choice.thinking = true elseif ev.kind == "text" or ev.kind == "call" then choice.thinking = nil end
   job.sink(ev)
 end
 
@@ -224,6 +223,7 @@ function ON.token(job, choice, ev)
     events[1].logprobs = logprobs
   end
   emit_parsed(job, events, choice)
+  if job.req.think_budget and parser.thinking then resume.count_thought(job, choice, #ev.tokens) end
 end
 
 local function fault_of(ev)

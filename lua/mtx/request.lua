@@ -19,6 +19,7 @@
 --   system, template, images, context   Ollama's generate
 --   format         nil | {kind = "json"} | {kind = "schema", schema = table} | {kind = "gbnf", text = text}
 --   think          nil (model decides) | true | false | "low" | "medium" | "high" | "max"
+--   think_budget   tokens a thought may have; then it is ended, behind think_message when there is one
 --   template_args  extra variables for the template
 --   continue       chat: the last assistant message is to be continued
 --   max_tokens     nil = up to the context; n (choices), stop (list of text)
@@ -130,6 +131,14 @@ function request.logit_bias(t, k)
     end
   end
   return next(out) and out or nil
+end
+
+-- Budget and message of thoughts, llama-server's fields; -1 = no limit, 0 = do not think.
+function request.think_budget(r, t, k)
+  local n = check.integer(t, k, -1)
+  if n == 0 and r.think == nil then r.think = false end
+  if n and n > 0 then r.think_budget = n end
+  r.think_message = check.string(t, "reasoning_budget_message")
 end
 
 -- The stop strings of a request; empty ones would stop at once and are refused.

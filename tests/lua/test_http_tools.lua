@@ -183,3 +183,31 @@ function TestTools:test_reasoning_beside_tools()
     lu.assertEquals({ c.message.content, c.message.reasoning_content, c.message.tool_calls }, { "hi", '<tool_call>{"name":"get","arguments":{}}</tool_call>', nil })
   end
 end
+
+-- The thought is ended at its budget, behind the message; what the model says then is the answer.
+function TestTools:test_thinking_budget()
+  start("<tool_call>", "")
+  fake.reply = function(prompt)
+    local after = prompt:match("<|im_start|>assistant\n.*Enough%.\n</think>\n\n(.*)$")
+    if after then return after == "" and "the answer" or "!" end
+    return { text = "<think>\n" .. ("hm "):rep(500), delay_ms = 2 }
+  end
+  local body = { messages = user(), thinking_budget_tokens = 20, reasoning_budget_message = "Enough." }
+  local c = post("/v1/chat/completions", body).json
+  local m = c.choices[1].message
+  lu.assertEquals({ m.content, c.choices[1].finish_reason }, { "the answer", "stop" })
+  local _, n = m.reasoning_content:gsub("hm", "")
+  lu.assertTrue(n >= 15 and n < 100, n)
+  lu.assertStrMatches(m.reasoning_content, "^hm .*\nEnough%.$")
+  -- a thought within the budget is left alone; -1 is no limit, 0 asks for none
+  fake.reply = function() return "<think>\nhm hm\n</think>\n\nyes" end
+  for _, budget in ipairs({ 100, -1, 0 }) do
+    local r = post("/v1/chat/completions", { messages = user(), thinking_budget_tokens = budget }).json.choices[1].message
+    lu.assertEquals({ r.content, r.reasoning_content }, { "yes", budget ~= 0 and "hm hm" or nil })
+  end
+  fake.reply = function(prompt)
+    return prompt:find("</think>", 1, true) and "ok" or { text = "<think>\n" .. ("hm "):rep(500), delay_ms = 2 }
+  end
+  local r = post("/v1/messages", { max_tokens = 500, messages = user(), thinking = { type = "enabled", budget_tokens = 10 } }).json
+  lu.assertEquals({ r.content[1].type, r.content[2].text }, { "thinking", "ok" })
+end

@@ -123,7 +123,7 @@ function anthropic.decode(body, counting)
   r.stream = check.boolean(body, "stream") or false
   local t = check.object(body, "thinking")
   local kind = t and check.one_of(t, "type", { "enabled", "disabled", "adaptive" }, "thinking.type")
-  if t then check.integer(t, "budget_tokens", 1, nil, "thinking.budget_tokens") end
+  if t then r.think_budget = check.integer(t, "budget_tokens", 1, nil, "thinking.budget_tokens") end
   r.think = kind == "enabled" or kind == "adaptive"
   local output = check.object(body, "output_config")
   local effort = output and check.one_of(output, "effort", { "low", "medium", "high", "xhigh", "max" }, "output_config.effort")

@@ -163,6 +163,7 @@ function openai.chat(body)
   r.reasoning_format = check.one_of(body, "reasoning_format", { "none", "deepseek", "deepseek-legacy", "auto" })
   r.timings = check.boolean(body, "timings_per_token")
   r.reasoning_control = check.boolean(body, "reasoning_control")
+  request.think_budget(r, body, "thinking_budget_tokens")
   r.merge_turns = check.boolean(body, "merge_turns")
   local modalities = check.array(body, "modalities")
   for _, m in ipairs(modalities or {}) do

@@ -38,7 +38,7 @@ local formats = {}
 local function add(f) formats[#formats + 1] = f end
 
 add({ name = "harmony", open = {}, inner = harmony.INNER, always = true, whole = harmony.read,
-  thoughts = { open = "<|channel|>analysis<|message|>", close = "<|end|>" },
+  thoughts = { open = "<|channel|>analysis<|message|>", close = "<|end|>", after = "<|start|>assistant" },
   detect = has("<|channel|>", "<|message|>", "<|call|>") })
 
 -- Gemma 4: call:NAME{key:value,...}, strings between <|"|>.

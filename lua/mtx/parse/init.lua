@@ -8,7 +8,7 @@
 -- {kind = "arguments", index, text = part of a JSON text}, {kind = "call_end", index} and, in its
 -- place, {kind = "call_cut", index, text}: a call that had begun is broken or cut off; `text` is
 -- what the model wrote of it. What is no call from the start comes back as text. So nothing is lost,
--- parts only append, and the joined result does not depend on how the text was cut.
+-- parts only append, and the joined result does not depend on how the text was cut. p.thinking: it stands in a thought.
 local calls = require("mtx.parse.calls")
 local formats = require("mtx.parse.formats")
 local reader = require("mtx.parse.reader")
@@ -37,6 +37,12 @@ end
 function parse.thoughts(template)
   local f = parse.detect(template)
   return f.thoughts or thoughts.of(template)
+end
+
+-- What ends a thought in a template's words, so that the answer follows: text | nil.
+function parse.closing(template)
+  local pair = parse.thoughts(template)
+  return pair and pair.close .. (pair.after or "\n\n")
 end
 
 -- Whether a prompt's end has opened a thought that the answer goes on with.
@@ -142,6 +148,7 @@ Parser.attempt = attempt
 -- A thought up to one of `closes`. Blanks around it belong to the marks.
 function Parser:think(closes)
   local r, tail, begun = self.r, "", false
+  self.thinking = true
   r:space()
   local function give(text)
     if self.drop then return end
@@ -154,7 +161,7 @@ function Parser:think(closes)
     put(self, "thinking", kept)
   end
   if not r:upto(closes, give) then give(r:rest()) end
-  self.fresh = true
+  self.thinking, self.fresh = false, true
 end
 
 -- The parser's text in the order of the answer --------------------------------------

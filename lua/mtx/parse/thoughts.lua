@@ -3,15 +3,16 @@
 local thoughts = {}
 
 -- `anywhere`: thoughts may come between other parts too (the marks are control tokens), else only first.
--- `prompt`: the prompt opens the thought with these words.
+-- `sign`: what tells it in a template, where the marks alone would not. `after`: what the model writes behind the
+-- closing mark before it goes on, two line ends when it is not given.
 local PAIRS = {
   { open = "<think>", close = "</think>" },
-  { open = "[THINK]", close = "[/THINK]" },
+  { open = "[THINK]", close = "[/THINK]", after = "" },
   { open = "<seed:think>", close = "</seed:think>" },
   { open = "<mm:think>", close = "</mm:think>" },
   { open = "<think:opensource>", close = "</think:opensource>" },
-  { open = "<|START_THINKING|>", close = "<|END_THINKING|>" },
-  { open = "<|channel>thought", close = "<channel|>", sign = "<|channel>thought", anywhere = true },
+  { open = "<|START_THINKING|>", close = "<|END_THINKING|>", after = "" },
+  { open = "<|channel>thought", close = "<channel|>", sign = "<|channel>thought", anywhere = true, after = "" },
   { open = "Here are my reasoning steps:", close = "[BEGIN FINAL RESPONSE]", sign = "[BEGIN FINAL RESPONSE]" },
   { open = "<thinking>", close = "</thinking>" },
 }

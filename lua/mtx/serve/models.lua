@@ -115,10 +115,7 @@ function models.attach(ctx)
       return source
     end
   end
-  ctx.closing = function(loaded) -- the mark that ends a thought, or nil
-    local pair = parse.thoughts(loaded.template)
-    return pair and pair.close
-  end
+  ctx.closing = function(loaded) return parse.closing(loaded.template) end -- what ends a thought, or nil
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
     for _, l in pairs(ctx.pool.loaded) do

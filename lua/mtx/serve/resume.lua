@@ -25,14 +25,18 @@ function resume.limit(job)
 end
 
 -- Whether the ids of what is generated must be kept for a later resume.
-function resume.wanted(req) return req.shift or req.reasoning_control end
+function resume.wanted(req) return req.shift or req.reasoning_control or req.think_budget end
+
+local function thinking(choice) return choice.parser and choice.parser.thinking end
 
 -- The ids to go on with after the engine's done event, or nil: it is the end.
 local function next_ids(job, choice, ev)
   local l, req = job.loaded, job.req
   if choice.thought_end and ev.reason == "cancelled" then
-    local ids = choice.ids
-    return table.move(choice.thought_end, 1, #choice.thought_end, #ids + 1, ids)
+    if not thinking(choice) then -- it ended by itself meanwhile
+      choice.thought_end, choice.thought_mark = {}, nil
+    end
+    return table.move(choice.thought_end, 1, #choice.thought_end, #choice.ids + 1, choice.ids)
   end
   -- A grammar's state belongs to the text it has read; it cannot go on without it.
   if ev.reason == "length" and req.shift and not job.grammar and #choice.ids >= l.n_ctx then
@@ -46,7 +50,8 @@ end
 -- as in generate.lua; may raise a Fault.
 function resume.at_done(job, choice, ev, submit)
   if not choice.ids or job.cancelled or choice.stopped then return false end
-  if #choice.ids ~= choice.n_prompt_ids + (ev.n_generated or 0) then return false end -- ids the engine kept to itself
+  -- Ids the engine kept to itself: the context cannot be shifted; an ended thought needs only what was seen.
+  if #choice.ids ~= choice.n_prompt_ids + (ev.n_generated or 0) and not choice.thought_end then return false end
   local ids = next_ids(job, choice, ev)
   if not ids then return false end
   local n = (choice.n_before or 0) + ev.n_generated
@@ -59,19 +64,33 @@ function resume.at_done(job, choice, ev, submit)
   return true
 end
 
--- Ends the thought of every choice that is thinking now: its closing mark is put
--- behind what the model has written. -> number of choices that were.
-function resume.end_thought(job, mark)
+-- Ends the thought of a choice that is thinking now: `closing` is put behind what the model has written.
+local function end_thought(job, choice, closing)
+  choice.thought_end = job.loaded.model:tokenize(closing, { add_special = false, parse_special = true })
+  choice.thought_mark, choice.thought_over = closing, true
+  job.loaded.engine:cancel(choice.id)
+end
+
+local function can_end(choice) return thinking(choice) and choice.ids and not choice.thought_end end
+
+-- The same for every choice that is thinking. -> number of choices that were.
+function resume.end_thoughts(job, closing)
   local n = 0
-  for id, choice in pairs(job.by_id) do
-    if choice.thinking and choice.ids and not choice.thought_end then
-      choice.thought_end = job.loaded.model:tokenize(mark .. "\n\n", { add_special = false, parse_special = true })
-      choice.thought_mark, choice.thought_over = mark .. "\n\n", true
-      job.loaded.engine:cancel(id)
+  for _, choice in pairs(job.by_id) do
+    if can_end(choice) then
+      end_thought(job, choice, closing)
       n = n + 1
     end
   end
   return n
+end
+
+-- Counts n more tokens of a choice's thought; at the budget it is ended, with the message, if there is one, before its mark.
+function resume.count_thought(job, choice, n)
+  choice.n_thought = (choice.n_thought or 0) + n
+  if choice.n_thought < job.req.think_budget or choice.thought_over or not can_end(choice) then return end
+  local closing = job.ctx.closing(job.loaded)
+  if closing then end_thought(job, choice, "\n" .. (job.req.think_message and job.req.think_message .. "\n" or "") .. closing) end
 end
 
 return resume

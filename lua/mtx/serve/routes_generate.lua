@@ -44,7 +44,7 @@ local function control(ctx)
     local job = ctx.controlled[id]
     if not job or job.req.key ~= x.key then check.fail(404, "no running reply has this id; it must have been started with reasoning_control") end
     local mark = ctx.closing(job.loaded)
-    local n = mark and resume.end_thought(job, mark) or 0
+    local n = mark and resume.end_thoughts(job, mark) or 0
     x:send(200, wire.encode({ success = n > 0, message = n == 0 and "the reply is not thinking now" or nil }))
   end
 end
