@@ -33,7 +33,7 @@ end
 
 local function post(path, body)
   body.model = "tiny"
-  local r = client.request(ctx.port, "POST", path, body)
+  local r = client.request(ctx.port, "POST", path, body, nil, 60000) -- a loaded machine
   lu.assertEquals(r.status, 200, r.body)
   return r
 end
