@@ -17,7 +17,7 @@
 --   suffix         text: fill in the middle up to this
 --   raw            text: no template around the prompt
 --   system, template, images, context   Ollama's generate
---   format         nil | {kind = "json"} | {kind = "schema", schema = table} | {kind = "gbnf", text = text}
+--   format         nil | {kind = "json"} | {kind = "schema", schema = table, strict = refuse what cannot be enforced} | {kind = "gbnf", text = text}
 --   think          nil (model decides) | true | false | "low" | "medium" | "high" | "max"
 --   think_budget   tokens a thought may have; then it is ended, behind think_message when there is one
 --   template_args  extra variables for the template

@@ -66,6 +66,28 @@ function TestGrammar:test_thinking_models_think_first()
   lu.assertNil(triggers)
 end
 
+-- T93: what is not enforced is named in a warning, or refused when the request is strict.
+function TestGrammar:test_unenforced_keywords()
+  local schema = json.decode('{"type":"array","items":{"type":"integer"},"uniqueItems":true}')
+  local loaded, heard = { can = {}, template = "" }, {}
+  local function ask(strict)
+    return grammar.of(loaded, { task = "chat", format = { kind = "schema", schema = schema, strict = strict } }, function(line) heard[#heard + 1] = line end)
+  end
+  lu.assertEquals(ask():match("[1, 1]"), "complete")
+  lu.assertEquals(#heard, 1)
+  lu.assertStrContains(heard[1], "uniqueItems")
+  ask(false)  -- known by now
+  lu.assertEquals(#heard, 1)
+  local g, fault = check.try(ask, true)
+  lu.assertNil(g)
+  lu.assertEquals(fault.status, 400)
+  lu.assertStrContains(fault.message, "uniqueItems cannot be enforced")
+  -- strict as every schema of pydantic's is: nothing to refuse
+  g = grammar.of({ can = {}, template = "" }, { task = "chat", format = { kind = "schema", strict = true,
+    schema = json.decode('{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}') } })
+  lu.assertEquals(g:match('{"a": "x"}'), "complete")
+end
+
 function TestGrammar:test_unusable_ones_are_400()
   for _, format in ipairs({ { kind = "gbnf", text = "root ::= (" }, { kind = "schema", schema = json.decode('{"$ref":"https://x/y"}') },
     { kind = "schema", schema = json.decode('{"type":"object","properties":{"a":{"pattern":"("}}}') } }) do

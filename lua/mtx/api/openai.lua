@@ -89,7 +89,7 @@ function openai.format(body)
     local spec = check.object(rf, "json_schema", "response_format.json_schema")
     local s = spec and check.object(spec, "schema", "response_format.json_schema.schema")
     if not s then fail(400, "response_format.json_schema.schema is required", { param = "response_format" }) end
-    return { kind = "schema", schema = s }
+    return { kind = "schema", schema = s, strict = check.boolean(spec, "strict", "response_format.json_schema.strict") }
   end
   fail(400, "response_format.type must be text, json_object or json_schema", { param = "response_format" })
 end

@@ -89,7 +89,7 @@ local function text_format(body)
   if kind == "json_schema" then
     local s = check.object(f, "schema", "text.format.schema")
     if not s then fail(400, "text.format.schema is required") end
-    return { kind = "schema", schema = s }
+    return { kind = "schema", schema = s, strict = check.boolean(f, "strict", "text.format.strict") }
   end
 end
 

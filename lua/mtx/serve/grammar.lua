@@ -52,16 +52,18 @@ local function schema_of(req)
   return root, forced
 end
 
+-- kind: gbnf, schema or strict (a schema that is refused when a part of it cannot be enforced)
 local function compile(kind, text)
   local g, message
-  if kind == "gbnf" then g, message = core.grammar.gbnf(text) else g, message = core.grammar.schema(text) end
+  if kind == "gbnf" then g, message = core.grammar.gbnf(text) else g, message = core.grammar.schema(text, { strict = kind == "strict" }) end
   if not g then check.fail(400, "the " .. (kind == "gbnf" and "grammar" or "schema") .. " cannot be used: " .. tostring(message)) end
   return g
 end
 
 -- loaded model, request -> grammar, triggers (list or nil), opening (text or nil: only after it a
 -- trigger is waited for), or nil when the answer is free. Sets req.bare_call when the whole answer is one tool call.
-function grammar.of(loaded, req)
+-- warn(text), if given, hears of every keyword of a new schema that is not enforced.
+function grammar.of(loaded, req, warn)
   local kind, text, forced = nil, nil, nil
   if req.format and req.format.kind == "gbnf" then
     kind, text = "gbnf", req.format.text
@@ -69,7 +71,8 @@ function grammar.of(loaded, req)
     local schema
     schema, forced = schema_of(req)
     if not schema then return nil end
-    kind, text = "schema", json.encode(schema)
+    -- beside tools the schema is one of several forms an answer may take
+    kind, text = req.format and req.format.strict and schema == req.format.schema and "strict" or "schema", json.encode(schema)
     if not text then check.fail(400, "the schema cannot be used") end
   end
   local cache = loaded.grammars
@@ -80,6 +83,7 @@ function grammar.of(loaded, req)
   local g = cache.by_text[kind .. text]
   if not g then
     g = compile(kind, text)
+    for _, line in ipairs(warn and g:warnings() or {}) do warn(line) end
     cache.by_text[kind .. text], cache.n = g, cache.n + 1
   end
   req.bare_call = forced or nil

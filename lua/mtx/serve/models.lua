@@ -107,7 +107,10 @@ function models.attach(ctx)
   ctx.pool = pool.new(ctx)
   ctx.facts = models.facts
   ctx.details = deps.details or models.details
-  ctx.render, ctx.parser, ctx.grammar = deps.render or render.messages, deps.parser or models.parser, deps.grammar or grammar.of
+  ctx.render, ctx.parser = deps.render or render.messages, deps.parser or models.parser
+  ctx.grammar = deps.grammar or function(loaded, req)
+    return grammar.of(loaded, req, function(line) ctx.log("warn", "schema in part", { model = loaded.name, what = line }) end)
+  end
   if not deps.render then
     ctx.fallback_template = function(loaded)
       local name, source = render.fallback(loaded)
