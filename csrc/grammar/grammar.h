@@ -41,7 +41,8 @@ mtx_code mtx_grammar_compile_gbnf(const char *text, size_t len, mtx_grammar **ou
 
 // A whole text that matches the regex as ECMA-262 (flag u) would match it
 // somewhere in the text: JSON Schema's `pattern` meaning. ^ and $ anchor.
-// Look-around, back-references and \b are MTX_EUNSUPPORTED with their position.
+// Look-around, back-references, \b and Unicode properties other than the main categories
+// (\p{L}, \p{Letter}) are MTX_EUNSUPPORTED with their position.
 mtx_code mtx_grammar_compile_regex(const char *text, size_t len, mtx_grammar **out, mtx_err *err);
 
 // Exactly one of n strings. Duplicates are fine; n == 0 is an error.

@@ -10,9 +10,11 @@
 #include <string.h>
 
 #include "grammar/text.h"
+#include "tok/unicode.h"
 
 #define MAX_NESTING 200
 #define MAX_RE_NODES 200000u
+#define MAX_PROPERTIES 32u  // each is looked up for every code point
 
 typedef struct {
   mtx_regex *re;
@@ -20,6 +22,7 @@ typedef struct {
   size_t len, at;
   mtx_code code;
   mtx_err *err;
+  uint32_t n_properties;
   MTX_VEC(uint32_t, stack);
 } parser;
 
@@ -129,7 +132,40 @@ static uint32_t add_class(parser *p, ranges *r) {
   return x;
 }
 
-// \d \w \s and their complements; ECMA's \w is ASCII, \s has all of Unicode's spaces.
+static const struct {
+  const char *name;
+  uint8_t class;
+} properties[] = {{"L", MTX_UNI_L},  {"Letter", MTX_UNI_L},      {"M", MTX_UNI_M}, {"Mark", MTX_UNI_M},   {"Combining_Mark", MTX_UNI_M}, {"N", MTX_UNI_N}, {"Number", MTX_UNI_N},
+                  {"P", MTX_UNI_P},  {"Punctuation", MTX_UNI_P}, {"S", MTX_UNI_S}, {"Symbol", MTX_UNI_S}, {"White_Space", MTX_UNI_WS}};
+
+// \p{Letter} and the other main categories, of Unicode 15.1; p->at is left at the brace
+// that closes it, as the other shorthands leave it at their letter.
+static void put_property(parser *p, ranges *set) {
+  const size_t at = p->at - 1;
+  const char *name = p->text + p->at + 2, *end = p->at + 1 < p->len ? memchr(p->text + p->at, '}', p->len - p->at) : NULL;
+  if (!end || p->text[p->at + 1] != '{') {
+    bad(p, MTX_EFORMAT, at, "a Unicode property is written \\p{Letter}");
+    return;
+  }
+  const size_t n = (size_t)(end - name);
+  p->at = (size_t)(end - p->text);
+  if (p->n_properties++ == MAX_PROPERTIES) {
+    bad(p, MTX_ELIMIT, at, "more than %u Unicode properties", MAX_PROPERTIES);
+    return;
+  }
+  for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+    if (strlen(properties[i].name) != n || memcmp(properties[i].name, name, n)) continue;
+    for (uint32_t c = 0, from = 0; c <= 0x110000; c++) {
+      const bool in = c < 0x110000 && mtx_uni_class(c) & properties[i].class;
+      if (!in && from < c) put(p, set, from, c - 1);
+      if (!in) from = c + 1;
+    }
+    return;
+  }
+  bad(p, MTX_EUNSUPPORTED, at, "of the Unicode properties (\\p) only L, M, N, P, S and White_Space are supported; write the ranges");
+}
+
+// \d \w \s \p and their complements; ECMA's \w is ASCII, \s has all of Unicode's spaces.
 static bool put_shorthand(parser *p, ranges *r, int c) {
   ranges set = {0};
   switch (c | 32) {
@@ -147,6 +183,7 @@ static bool put_shorthand(parser *p, ranges *r, int c) {
       for (size_t i = 0; i < sizeof space / sizeof *space; i++) put(p, &set, space[i].lo, space[i].hi);
       break;
     }
+    case 'p': put_property(p, &set); break;
     default: return false;
   }
   if (c < 'a')
@@ -210,8 +247,6 @@ static uint32_t read_escape(parser *p, bool in_class) {
       return bad(p, MTX_EUNSUPPORTED, at, "word boundaries (\\b) are not supported");
     case 'B': return bad(p, MTX_EUNSUPPORTED, at, "word boundaries (\\B) are not supported");
     case 'k': return bad(p, MTX_EUNSUPPORTED, at, "back-references are not supported");
-    case 'p':
-    case 'P': return bad(p, MTX_EUNSUPPORTED, at, "Unicode properties (\\%c) are not supported; write the ranges", c);
     default: break;
   }
   if (c >= '1' && c <= '9') return bad(p, MTX_EUNSUPPORTED, at, "back-references are not supported");

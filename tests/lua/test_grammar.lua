@@ -29,6 +29,15 @@ function TestCompile:test_each_kind()
   lu.assertEquals({ g:match("[1, 2]"), g:match("[1"), (g:match("[a")) }, { "complete", "partial" })
 end
 
+function TestCompile:test_unicode_properties()
+  for pattern, texts in pairs({ ["^\\p{L}+$"] = { "école", "e1" }, ["^[\\p{N}\\p{S}]$"] = { "Ⅷ", "é" }, ["^\\P{Letter}$"] = { "1", "ß" },
+    ["^[^\\p{Punctuation}]$"] = { "a", "。" }, ["\\p{White_Space}"] = { "a\u{3000}b", "ab" } }) do
+    local g = assert(G.regex(pattern))
+    lu.assertEquals({ g:match(texts[1]), g:match(texts[2]) == "complete" }, { "complete", false }, pattern)
+  end
+  for _, pattern in ipairs({ "\\p", "\\p{", "\\p{L", "\\pL", "\\p{Greek}", ("\\p{L}"):rep(1000) }) do lu.assertNil((G.regex(pattern)), pattern) end
+end
+
 function TestCompile:test_match_names_the_byte_and_the_rule()
   local g = assert(G.schema('{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}'))
   local state, at, where = g:match('{"n": x}')
