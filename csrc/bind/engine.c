@@ -459,7 +459,7 @@ int mtx_bind_engine_open(lua_State *L) {
                                      {"fd", l_engine_fd},           {"wait", l_engine_wait},           {"set_policy", l_engine_set_policy},
                                      {"stats", l_engine_stats},     {"set_threads", l_engine_set_threads}, {"embed", l_engine_embed},
                                      {"embed_submit", l_engine_embed_submit},
-                                     {"session", mtx_bind_engine_session}, {"profile", l_engine_profile}, {"close", l_engine_close},
+                                     {"session", mtx_bind_engine_session}, {"eval", mtx_bind_engine_eval}, {"profile", l_engine_profile}, {"close", l_engine_close},
                                      {"save_prefix", mtx_bind_engine_save_prefix}, {"load_prefix", mtx_bind_engine_load_prefix},
                                      {"forget_prefix", mtx_bind_engine_forget_prefix}, {NULL, NULL}};
   static const luaL_Reg events_meta[] = {{"__gc", l_events_gc}, {NULL, NULL}};

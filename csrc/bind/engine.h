@@ -16,8 +16,9 @@ typedef struct mtx_bind_engine {
 mtx_bind_engine *mtx_bind_check_engine(lua_State *L, int idx);
 // Empties the handle at idx and gives its engine, NULL when it is closed; raises while sessions are open on it.
 mtx_engine *mtx_bind_take_engine(lua_State *L, int idx);
-// engine:session() and the type it returns.
+// engine:session(), engine:eval() and the type they work on.
 int mtx_bind_engine_session(lua_State *L);
+int mtx_bind_engine_eval(lua_State *L);
 void mtx_bind_session_type(lua_State *L);
 // store.c: methods of the engine.
 int mtx_bind_engine_save_prefix(lua_State *L);

@@ -70,6 +70,39 @@ static int l_session_eval(lua_State *L) {
   return 1;
 }
 
+// engine:eval(sessions, ids) -> tensors: one id behind each session, all in one step.
+int mtx_bind_engine_eval(lua_State *L) {
+  enum { MAX = 256 };
+  mtx_bind_engine *e = mtx_bind_check_engine(L, 1);
+  luaL_checktype(L, 2, LUA_TTABLE);
+  int64_t n_ids;
+  lua_settop(L, 3);
+  const int32_t *ids = mtx_check_ids(L, 3, &n_ids);
+  lua_Integer n = luaL_len(L, 2);
+  luaL_argcheck(L, n == n_ids && n <= MAX, 3, "one id for each session, at most 256");
+  mtx_session *s[MAX];
+  const float *logits[MAX];
+  lua_createtable(L, (int)n, 0);  // the tensors exist before: nothing raises behind the evaluation
+  int out = lua_gettop(L);
+  for (lua_Integer i = 0; i < n; i++) {
+    lua_rawgeti(L, 2, i + 1);
+    handle *h = luaL_checkudata(L, -1, TYPE);
+    luaL_argcheck(L, h->s && h->e == e, 2, "open sessions of this engine are needed");
+    s[i] = h->s;
+    mtx_bind_push_tensor(L, 1, e->n_out);
+    lua_rawseti(L, out, i + 1);
+    lua_pop(L, 1);
+  }
+  mtx_err err;
+  if (mtx_sessions_eval(s, ids, (int)n, logits, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  for (lua_Integer i = 0; i < n; i++) {
+    lua_rawgeti(L, out, i + 1);
+    memcpy(mtx_bind_check_tensor(L, -1)->data, logits[i], (size_t)e->n_out * sizeof(float));
+    lua_pop(L, 1);
+  }
+  return 1;
+}
+
 // fork() -> a session with the same tokens, sharing their memory.
 static int l_session_fork(lua_State *L) {
   handle *h = check(L);

@@ -11,6 +11,7 @@
 
 #include "bind/core.h"
 #include "kern/vec.h"
+#include "sample/real.h"
 
 #define TYPE "mtx.tensor"
 
@@ -172,15 +173,15 @@ static int l_tensor_softmax(lua_State *L) {
   return 1;
 }
 
-// log_softmax_at(row, column) -> log probability, in double.
+// log_softmax_at(row, column) -> log probability, in double, the same on every machine.
 static int l_tensor_log_softmax_at(lua_State *L) {
   mtx_tensor *t = luaL_checkudata(L, 1, TYPE);
   int64_t at = check_place(L, t);
   const float *x = t->data + at / t->cols * t->cols;
   double max = -INFINITY, sum = 0;
   for (int64_t i = 0; i < t->cols; i++) max = x[i] > max ? x[i] : max;
-  for (int64_t i = 0; i < t->cols; i++) sum += exp(x[i] - max);
-  lua_pushnumber(L, t->data[at] - max - log(sum));
+  for (int64_t i = 0; i < t->cols; i++) sum += mtx_exp(x[i] - max);
+  lua_pushnumber(L, t->data[at] - max - mtx_log(sum));
   return 1;
 }
 

@@ -157,6 +157,9 @@ int64_t mtx_session_n_tokens(const mtx_session *s);
 // token, or n rows when `all`; owned by the session until the next eval.
 // A failure (MTX_ELIMIT: context or KV cache full) leaves the session as it was.
 mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool all, const float **logits, mtx_err *err);
+// One token for each of n different sessions of one engine, in shared steps; logits[i] as above.
+// After a failure some of them may have gone on.
+mtx_code mtx_sessions_eval(mtx_session *const *s, const int32_t *tokens, int n, const float **logits, mtx_err *err);
 mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err);
 // Forgets all but the first n tokens. What the cache can no longer give back of
 // them is evaluated again, from the session's own list, with the next eval.

@@ -179,6 +179,27 @@ mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool
   return MTX_OK;
 }
 
+mtx_code mtx_sessions_eval(mtx_session *const *s, const int32_t *tokens, int n, const float **logits, mtx_err *err) {
+  if (n < 1) return MTX_OK;
+  mtx_engine *e = s[0]->engine;
+  mtx_code rc = mtx_check_tokens(e, tokens, n, err);
+  for (int i = 0; i < n && !rc; i++) {
+    bool twice = s[i]->engine != e;
+    for (int k = 0; k < i; k++) twice |= s[k] == s[i];
+    rc = twice ? mtx_fail(err, MTX_EINVAL, "sessions evaluated together must differ and belong to one engine")
+               : mtx_grow(&s[i]->logits, &s[i]->cap_logits, (size_t)e->n_out, sizeof *s[i]->logits, err);
+  }
+  mtx_job *jobs = rc ? NULL : calloc((size_t)n, sizeof *jobs);
+  if (!jobs) return rc ? rc : mtx_fail(err, MTX_ENOMEM, "no memory for %d evaluations", n);
+  for (int i = 0; i < n; i++) {
+    jobs[i] = (mtx_job){.kind = MTX_JOB_EVAL, .session = s[i], .tokens = &tokens[i], .n = 1, .out = s[i]->logits};
+    logits[i] = s[i]->logits;
+  }
+  rc = mtx_jobs_run(e, jobs, (size_t)n, err);
+  free(jobs);
+  return rc;
+}
+
 mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err) {
   mtx_code rc = session_new(s->engine, out, err);
   if (rc) return rc;

@@ -292,6 +292,17 @@ function Model:generate(request)
   return stream:result()
 end
 
+-- model:beam{messages | prompt | tokens, n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos}
+-- -> list of {ids, text, logprob, score, finish_reason}, best first | nil, message, code (beam.lua). Blocks.
+function Model:beam(request)
+  local engine, message, code = shared_engine(self)
+  if not engine then return nil, message, code end
+  local ids
+  ids, message, code = prompt_ids(self, request)
+  if not ids then return nil, message, code end
+  return require("mtx.beam").search(self, engine, ids, request)
+end
+
 -- model:session() -> session: eval(ids [, {all = true}]) -> tensor, fork(), rewind(n), close().
 function Model:session()
   local engine, message, code = shared_engine(self)

@@ -13,6 +13,9 @@ local options = open.with({
   { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
   { name = "logprobs", kind = "integer", value = "N", help = "log probabilities of the N likeliest tokens" },
   { name = "ignore-eos", kind = "flag", help = "do not end at end-of-generation tokens" },
+  { name = "beams", kind = "integer", value = "N", help = "beam search with N hypotheses instead of sampling" },
+  { name = "n-best", kind = "integer", value = "N", help = "with --beams: print the N best texts" },
+  { name = "length-penalty", kind = "number", value = "X", help = "with --beams: score = log probability / length^X (default 1)" },
   { name = "json", kind = "flag", help = "print one JSON object" },
 }, sampling.options)
 
@@ -21,6 +24,8 @@ usage: mtx generate MODEL --prompt TEXT | --tokens IDS [options]
 
 Prints the continuation, or with --json
   {"prompt_ids":[],"ids":[],"text":"","finish_reason":"","timings":{}}
+and with --beams
+  {"prompt_ids":[],"beams":[{"ids":[],"text":"","logprob":0,"score":0,"finish_reason":""}]}
 
 ]] .. args.help(options)
 
@@ -34,6 +39,28 @@ local function ids_of(text)
   return ids
 end
 
+-- With --beams: no random numbers, so nothing of the sampler's options has a meaning.
+local function beams_request(values, request)
+  if next(request) then return nil, "--beams takes no sampler option (" .. next(request) .. ")" end
+  for _, name in ipairs({ "stop", "logprobs" }) do
+    if values[name] and values[name] ~= 0 and (type(values[name]) ~= "table" or values[name][1]) then return nil, "--beams cannot be combined with --" .. name end
+  end
+  if values.beams < 1 or values.beams > 32 then return nil, "--beams must be 1 to 32" end
+  local n_best = values.n_best or 1
+  if n_best < 1 or n_best > values.beams then return nil, "--n-best must be 1 to the number of beams" end
+  return { n_beams = values.beams, n_best = n_best, length_penalty = values.length_penalty, max_tokens = values.n, ignore_eos = values.ignore_eos }
+end
+
+local function print_beams(result, as_json, prompt_ids)
+  if not as_json then
+    for _, b in ipairs(result) do io.stdout:write(b.text, "\n") end
+    return
+  end
+  local cjson = require("cjson")
+  for _, b in ipairs(result) do setmetatable(b.ids, cjson.array_mt) end
+  print(cjson.encode({ prompt_ids = setmetatable(prompt_ids, cjson.array_mt), beams = setmetatable(result, cjson.array_mt) }))
+end
+
 function generate.run(list)
   local values, code = args.start(generate, options, list)
   if not values then return code end
@@ -42,6 +69,12 @@ function generate.run(list)
   if not values.prompt == not values.tokens then return args.misuse(generate, "give either --prompt or --tokens") end
   local request, message = sampling.table(values, {})
   if not request then return args.misuse(generate, message) end
+  if values.beams then
+    request, message = beams_request(values, request)
+    if not request then return args.misuse(generate, message) end
+  elseif values.n_best or values.length_penalty then
+    return args.misuse(generate, "--n-best and --length-penalty need --beams")
+  end
   request.prompt, request.max_tokens, request.stop = values.prompt, values.n, values.stop
   request.logprobs, request.ignore_eos = values.logprobs, values.ignore_eos
   if values.tokens then
@@ -52,6 +85,14 @@ function generate.run(list)
   model, code = open.model(path, values)
   if not model then return code end
   local result
+  if values.beams then
+    request.tokens = request.tokens or assert(model:tokenize(request.prompt))
+    result, message = model:beam(request)
+    model:close()
+    if not result then return args.failure(message) end
+    print_beams(result, values.json, request.tokens)
+    return 0
+  end
   result, message = model:generate(request)
   model:close()
   if not result then return args.failure(message) end

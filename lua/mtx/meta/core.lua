@@ -191,6 +191,9 @@ function engine:embed(lists, options) end
 function engine:embed_submit(lists, options) end
 ---@return mtx.session|nil, string?, string?
 function engine:session() end
+---One id behind each of these sessions, evaluated in one step; the logits of each.
+---@return mtx.tensor[]|nil, string?, string?
+function engine:eval(sessions, ids) end
 ---Saves the longest part of ids that the prefix cache knows under a cache_key; 0 and no file when it knows nothing.
 ---@return integer|nil n_tokens, integer|string n_bytes_or_message, string? code
 function engine:save_prefix(key, ids, path) end
