@@ -314,7 +314,8 @@ function submit(job, choice, tokens)
       if tostring(message):find("queue", 1, true) then check.fail(503, message, { kind = "queue_full", retry_after = 2 }) end
       check.fail(400, tostring(message), { kind = "context", extra = { n_prompt_tokens = #tokens, n_ctx = l.n_ctx } })
     end
-    check.fail(code == "invalid" and 400 or 500, tostring(message), { kind = code == "invalid" and "invalid" or "internal" })
+    local theirs = code == "invalid" or code == "unsupported"
+    check.fail(theirs and 400 or 500, tostring(message), { kind = theirs and "invalid" or "internal" })
   end
   choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
   if resume.wanted(req) then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end

@@ -104,6 +104,21 @@ function TestCli:test_generate_json()
   lu.assertEquals(again.ids, g.ids)
 end
 
+function TestCli:test_generate_beams()
+  local base = "generate " .. SMOL .. " -p 'The capital of France is' -n 6"
+  local out, err, code = run(base .. " --beams 3 --n-best 2 --json")
+  lu.assertEquals({ code, err }, { 0, "" })
+  local g = cjson.decode(out)
+  lu.assertEquals({ #g.prompt_ids, #g.beams }, { 5, 2 })
+  lu.assertTrue(g.beams[1].score > g.beams[2].score)
+  lu.assertEquals((run(base .. " --beams 3")), g.beams[1].text .. "\n")
+  for _, bad in ipairs({ "--beams 3 --temp 1", "--beams 0", "--beams 40", "--beams 2 --n-best 3", "--n-best 2", "--length-penalty 1", "--beams 2 --stop x", "--beams 2 --logprobs 1" }) do
+    out, err, code = run(base .. " " .. bad)
+    lu.assertEquals({ out, code }, { "", 2 }, bad)
+    lu.assertTrue(#err > 0, bad)
+  end
+end
+
 function TestCli:test_logits_equal_in_chunks_and_scalar_agrees()
   local a, b = os.tmpname(), os.tmpname()
   lu.assertEquals(select(3, run("logits " .. SMOL .. " --tokens 504,3575,282 -o " .. a)), 0)
