@@ -26,6 +26,9 @@ function Metrics:counter(name, help) return family(self, name, "counter", help) 
 function Metrics:gauge(name, help, read) return family(self, name, "gauge", help, { read = read }) end
 function Metrics:histogram(name, help, buckets) return family(self, name, "histogram", help, { buckets = buckets }) end
 
+-- Another program's name for the series of `of`.
+function Metrics:alias(name, of) return family(self, name, of.kind, of.help, { read = function() return next(of.series) and of.series or { [""] = 0 } end }) end
+
 -- labels: text such as 'endpoint="chat",status="2xx"' made from bounded values, or nil.
 function metrics.add(f, labels, n)
   labels = labels or ""

@@ -28,27 +28,33 @@ end
 
 local POOLING = { [0] = "none", [1] = "mean", [2] = "cls", [3] = "last", [4] = "rank" }
 
+-- llama.cpp's numbers of vocabulary kinds.
+local VOCAB_TYPES = { llama = 1, gpt2 = 2, bert = 3, t5 = 4, rwkv = 5 }
+
 -- Reads a GGUF header: {architecture, n_params, n_ctx_train, n_embd, chat_template,
 -- quantization, pooling, metadata}; nil, message.
 function models.describe(path)
   local g, message = core.gguf.open(path)
   if not g then return nil, message end
-  local meta = json.object() -- in the file's order; long arrays are null
+  local meta, n_tokens = json.object(), nil -- in the file's order; long arrays are null
   for _, kv in ipairs(g:metadata()) do
     local v = kv.value
+    if kv.key == "tokenizer.ggml.tokens" then n_tokens = kv.n end
     if kv.type == "array" and v then v = json.array(v) end
     meta[kv.key] = v == nil and json.null or v
   end
   local arch = meta["general.architecture"] or "unknown"
-  local n_params = 0
-  for _, t in ipairs(g:tensors()) do
+  local n_params, tensors = 0, json.array()
+  for i, t in ipairs(g:tensors()) do
+    tensors[i] = { name = t.name, type = t.type, shape = json.array(t.shape) }
     local n = 1
     for _, d in ipairs(t.shape) do n = n * d end
     n_params = n_params + n
   end
   local info = { architecture = arch, n_params = n_params, n_ctx_train = meta[arch .. ".context_length"], n_embd = meta[arch .. ".embedding_length"],
     chat_template = meta["tokenizer.chat_template"], quantization = FILE_TYPES[meta["general.file_type"]] or "unknown",
-    pooling = POOLING[meta[arch .. ".pooling_type"]], n_layer = meta[arch .. ".block_count"], format = "gguf", metadata = meta }
+    pooling = POOLING[meta[arch .. ".pooling_type"]], n_layer = meta[arch .. ".block_count"], format = "gguf", metadata = meta,
+    tensors = tensors, vocab_type = VOCAB_TYPES[meta["tokenizer.ggml.model"]] or 0, n_vocab = meta[arch .. ".vocab_size"] or n_tokens }
   local n_head_kv, n_embd, n_head = meta[arch .. ".attention.head_count_kv"], info.n_embd, meta[arch .. ".attention.head_count"]
   if type(n_head_kv) == "number" and type(n_head) == "number" and n_head > 0 and n_embd and info.n_layer then
     local head = meta[arch .. ".attention.key_length"] or n_embd // n_head

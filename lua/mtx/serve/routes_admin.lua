@@ -72,28 +72,6 @@ local function unload(ctx)
   end
 end
 
--- llama-server's router names for the same things.
-local function router(ctx)
-  local r = ctx.routes
-  local function native(method, path, scope, handler) r:add(method, path, { scope = scope, dialect = "llama", handler = handler }) end
-  native("GET", "/models", "infer", function(x)
-    local data = list()
-    for _, e in ipairs(ctx.catalog:list()) do
-      local value = ctx.pool.loaded[e.key] and "loaded" or ctx.pool.loads[e.key] and "loading" or "unloaded"
-      data[#data + 1] = { id = e.name, object = "model", status = { value = value } }
-    end
-    x:send(200, wire.encode({ object = "list", data = data }))
-  end)
-  native("POST", "/models/load", "admin", function(x)
-    local entry, message = ctx.catalog:find(id_of(answer.body(x)))
-    if not entry then check.fail(404, message) end
-    ctx.pool:acquire(entry, {})
-    x:send(200, '{"success":true}')
-  end)
-  local un = unload(ctx)
-  native("POST", "/models/unload", "admin", un)
-end
-
 function M.add(ctx)
   local function route(method, path, handler) ctx.routes:add(method, path, { scope = "admin", dialect = "openai", handler = handler }) end
   route("GET", "/admin/models", models(ctx))
@@ -111,7 +89,6 @@ function M.add(ctx)
     if not done then check.fail(400, message) end
     x:send(200, wire.encode({ reloaded = list(done) }))
   end)
-  router(ctx)
 end
 
 return M

@@ -48,6 +48,11 @@ function M.add(ctx)
   route("PUT", "/api/cache/persistence", "admin", put_persistence)
   route("DELETE", "/api/cache/persistence", "admin", function(x) x:send(200, OFF) end)
   route("DELETE", "/api/cache/persistence/chats/:tag", "admin", function(x) x:send(200, OFF) end)
+  for _, path in ipairs({ "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech", "/v1/images/generations" }) do
+    ctx.routes:add("POST", path, { scope = "infer", dialect = "openai", handler = function()
+      check.fail(501, "audio and images are not supported by this server")
+    end })
+  end
   route("POST", "/api/pull", "admin", function()
     check.fail(501, "this server does not download models; put the file under the models folder")
   end)

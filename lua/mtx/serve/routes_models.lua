@@ -75,7 +75,7 @@ local function show(ctx)
     x:send(200, wire.encode({ license = m.license or (info.metadata and info.metadata["general.license"]) or "", modelfile = modelfile.write(file),
       parameters = modelfile.parameter_lines(m.parameters), template = check.string(body, "template") or template or "",
       system = check.string(body, "system") or m.system or "", details = M.details(e, info), messages = m.messages and list(m.messages) or nil,
-      model_info = meta or {}, tensors = verbose and tensors or list(), capabilities = abilities(e, info), modified_at = rfc3339(e.modified) }))
+      model_info = meta or {}, tensors = #tensors > 0 and tensors or info.tensors or list(), capabilities = abilities(e, info), modified_at = rfc3339(e.modified) }))
   end
 end
 
@@ -259,7 +259,7 @@ end
 local function openai_model(ctx, e)
   local info = ctx.catalog:info_of(e)
   return { id = e.name:gsub(":latest$", ""), object = "model", created = math.tointeger(e.modified) or 0, owned_by = "library",
-    meta = { n_ctx_train = info.n_ctx_train, n_embd = info.n_embd, n_params = info.n_params, size = e.size,
+    meta = { vocab_type = info.vocab_type, n_vocab = info.n_vocab, n_ctx_train = info.n_ctx_train, n_embd = info.n_embd, n_params = info.n_params, size = e.size,
       n_ctx = ctx.pool.loaded[e.key] and ctx.pool.loaded[e.key].n_ctx or nil, capabilities = not info.error and abilities(e, info) or nil } }
 end
 
@@ -269,7 +269,12 @@ local function openai_list(ctx)
     for _, e in ipairs(ctx.catalog:list()) do
       if not ctx.catalog:info_of(e).error then data[#data + 1] = openai_model(ctx, e) end
     end
-    x:send(200, wire.encode({ object = "list", data = data }))
+    -- llama-server's clients read `models`.
+    local models = list()
+    for i, m in ipairs(data) do
+      models[i] = { name = m.id, model = m.id, type = "model", capabilities = m.meta.capabilities or list(), tags = list(), description = "" }
+    end
+    x:send(200, wire.encode({ object = "list", data = data, models = models }))
   end
 end
 

@@ -32,6 +32,25 @@ local function gauges(ctx, m)
   m:gauge("llamacpp:requests_deferred", "Requests waiting", over_models(ctx, function(s) return s.n_waiting end))
 end
 
+-- What llama-server and OxiLLaMa call further figures.
+local function others(ctx, m, twins)
+  local function rate(n, seconds)
+    return function()
+      local s = twins[seconds].series[""] or 0
+      return s > 0 and (twins[n].series[""] or 0) / s or 0
+    end
+  end
+  m:gauge("llamacpp:prompt_tokens_seconds", "Mean prompt speed, tokens/s", rate("prompt_tokens_total", "prompt_seconds_total"))
+  m:gauge("llamacpp:predicted_tokens_seconds", "Mean decode speed, tokens/s", rate("tokens_predicted_total", "tokens_predicted_seconds_total"))
+  m:gauge("llamacpp:n_tokens_max", "Most tokens of one sequence", function() return ctx.totals.longest or 0 end)
+  m:gauge("llamacpp:n_decode_total", "Steps of the engines", over_models(ctx, function(s) return s.n_steps end))
+  m:alias("oxillama_requests_total", m.families.mtx_requests_total)
+  m:alias("oxillama_tokens_generated_total", m.families.mtx_tokens_generated_total)
+  m:alias("oxillama_prompt_tokens_total", m.families.mtx_prompt_tokens_total)
+  m:gauge("oxillama_active_requests", "Requests being answered now", m.families.mtx_requests_active.read)
+  m:gauge("oxillama_queue_depth", "Requests waiting in the engines", m.families.mtx_queue_depth.read)
+end
+
 -- Adds ctx.on_first_token, ctx.on_finish, ctx.on_embed and ctx.totals.
 function telemetry.attach(ctx)
   local m = ctx.metrics
@@ -51,11 +70,13 @@ function telemetry.attach(ctx)
     twins[t[1]] = m:counter("llamacpp:" .. t[1], t[2])
   end
   ctx.totals = { requests = 0, prompt = 0, generated = 0 }
+  others(ctx, m, twins)
   function ctx.on_first_token(job, choice) metrics.observe(ttft, choice.first_ms / 1000) end
   function ctx.on_embed(_, n) metrics.add(embedded, nil, n) end
   function ctx.on_finish(job, ev)
     local u = job.usage
     local totals = ctx.totals
+    totals.longest = math.max(totals.longest or 0, u.n_prompt + u.n_generated)
     totals.requests, totals.prompt, totals.generated = totals.requests + 1, totals.prompt + u.n_prompt, totals.generated + u.n_generated
     metrics.add(prompt, nil, u.n_prompt)
     metrics.add(cached, nil, u.n_cached)
