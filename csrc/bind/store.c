@@ -20,26 +20,28 @@ int mtx_bind_engine_save_prefix(lua_State *L) {
   return 2;
 }
 
-// load_prefix(key, path) -> ids that are known now | nil, message, code
+// load_prefix(key | nil, path) -> ids that are known now, the key it was saved with | nil, message, code
 int mtx_bind_engine_load_prefix(lua_State *L) {
   mtx_bind_engine *e = mtx_bind_check_engine(L, 1);
-  const char *key = luaL_checkstring(L, 2), *path = luaL_checkstring(L, 3);
+  const char *key = luaL_optstring(L, 2, NULL), *path = luaL_checkstring(L, 3);
   mtx_ids ids = {0};
+  mtx_buf owner = {0};
   mtx_err err;
-  if (mtx_engine_load_prefix(e->engine, key, path, &ids, &err) != MTX_OK) {
-    mtx_ids_fini(&ids);
-    return mtx_bind_fail(L, &err);
-  }
-  int32_t *copy = mtx_scratch(L, ids.len * sizeof *copy);
-  if (ids.len) memcpy(copy, ids.ptr, ids.len * sizeof *copy);
-  int n = (int)ids.len;
+  mtx_code rc = mtx_engine_load_prefix(e->engine, key, path, &ids, &owner, &err);
+  int32_t *copy = rc ? NULL : mtx_scratch(L, ids.len * sizeof *copy + owner.len);  // Lua may raise from here on
+  size_t n = ids.len, n_owner = owner.len;
+  if (copy && n) memcpy(copy, ids.ptr, n * sizeof *copy);
+  if (copy) memcpy(copy + n, owner.ptr, n_owner);
   mtx_ids_fini(&ids);
-  lua_createtable(L, n, 0);
-  for (int i = 0; i < n; i++) {
+  mtx_buf_fini(&owner);
+  if (rc) return mtx_bind_fail(L, &err);
+  lua_createtable(L, (int)n, 0);
+  for (size_t i = 0; i < n; i++) {
     lua_pushinteger(L, copy[i]);
-    lua_rawseti(L, -2, i + 1);
+    lua_rawseti(L, -2, (lua_Integer)i + 1);
   }
-  return 1;
+  lua_pushlstring(L, (const char *)(copy + n), n_owner - 1);
+  return 2;
 }
 
 // forget_prefix(key, ids) -> how many of them were known

@@ -178,8 +178,9 @@ mtx_code mtx_session_load(mtx_session *s, const char *path, mtx_err *err);
 // no file when it knows nothing.
 mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, const char *path,
                                 int64_t *n_saved, uint64_t *n_bytes, mtx_err *err);
-// Remembered under `key`, whoever saved it. *tokens (empty at first) gets what the file holds.
-mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_err *err);
+// Remembered under `key`; NULL = under the key it was saved with. *tokens and *owner (empty at first) get what
+// the file holds and that key, zero-terminated.
+mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err);
 // Forgets tokens[0..n) and what only they led to; *n_known: how many of them the index knew.
 mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, int64_t *n_known, mtx_err *err);
 

@@ -110,8 +110,8 @@ static mtx_code save(mtx_engine *e, mtx_job *job, const char *path, uint64_t *n_
   return rc;
 }
 
-// Reads a file and runs a LOAD; `tokens` (or NULL) gets what it holds.
-static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tokens, mtx_err *err) {
+// Reads a file and runs a LOAD; `tokens` and `owner` (or NULL) get what it holds.
+static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err) {
   mtx_saved_for who = {.layout = mtx_kv_get_layout(e->kv), .n_ctx = e->n_ctx, .n_vocab = e->n_vocab};
   mtx_saved saved;
   mtx_map *map;
@@ -121,6 +121,8 @@ static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tok
   if (rc && err) snprintf(err->file, sizeof err->file, "%s", path);
   job->saved = &saved;
   job->map = map;
+  if (!rc && owner && !(rc = mtx_buf_append(owner, saved.label, saved.label_bytes, err)) && !(rc = mtx_buf_append(owner, "", 1, err)) && !job->key)
+    job->key = owner->ptr;
   if (!rc) rc = mtx_jobs_run(e, job, 1, err);
   if (!rc && tokens) rc = mtx_ids_append(tokens, saved.tokens, (size_t)saved.n_tokens, err);
   mtx_saved_close(&saved);
@@ -136,7 +138,7 @@ mtx_code mtx_session_save(mtx_session *s, const char *path, uint64_t *n_bytes, m
 
 mtx_code mtx_session_load(mtx_session *s, const char *path, mtx_err *err) {
   mtx_job job = {.kind = MTX_JOB_LOAD, .session = s};
-  return load(s->engine, &job, path, NULL, err);
+  return load(s->engine, &job, path, NULL, NULL, err);
 }
 
 mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, const char *path,
@@ -148,9 +150,9 @@ mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *t
   return rc;
 }
 
-mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_err *err) {
+mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err) {
   mtx_job job = {.kind = MTX_JOB_LOAD, .key = key};
-  return load(e, &job, path, tokens, err);
+  return load(e, &job, path, tokens, owner, err);
 }
 
 mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, int64_t *n_known, mtx_err *err) {

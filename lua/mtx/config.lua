@@ -81,6 +81,7 @@ config.OPTIONS = {
   opt("kv_budget_mb", "integer", 0, {}, "memory for KV pages; 0 = by free memory", range(0, 1 << 24), "MiB"),
   opt("cache_mb", "integer", 2048, { "MATRICXON_PROMPT_CACHE_BUDGET_MB" }, "memory for prefixes of finished requests", range(0, 1 << 24), "MiB"),
   opt("cache_shared", "boolean", false, {}, "let different keys reuse one another's prefixes"),
+  opt("slot_save_path", "string", "", { "LLAMA_ARG_SLOT_SAVE_PATH" }, "folder for POST /slots/:id?action=save; empty = not offered"),
   opt("max_waiting", "integer", 256, { "MLXFORGE_MAX_WAITING", "OLLAMA_MAX_QUEUE" }, "requests waiting per model; more are refused", range(1, 65536)),
   opt("policy", "string", "fcfs", {}, "scheduling: fcfs, fair, or a Lua file"),
   opt("script", "string", "", {}, "Lua file with routes, hooks and samplers"),

@@ -10,6 +10,7 @@ local ids = require("mtx.serve.ids")
 local prompt = require("mtx.prompt")
 local request = require("mtx.request")
 local resume = require("mtx.serve.resume")
+local slots = require("mtx.serve.slots")
 local toolloop = require("mtx.serve.toolloop")
 
 local generate = {}
@@ -164,12 +165,20 @@ local function emit_progress(job, choice, processed, ms)
   emit(job, { kind = "progress", total = choice.n_prompt, cache = choice.n_cached, processed = processed, time_ms = ms }, choice)
 end
 
+-- Whose prefixes the request may reuse; nil = nobody's.
+local function cache_key(job)
+  local req = job.req
+  if req.no_cache then return nil end
+  return job.ctx.config.cache_shared and "" or req.key and req.key.name or ""
+end
+
 local ON = {}
 
 function ON.start(job, choice, ev)
   if choice.started then return end -- it goes on after a resume
   choice.started = uv.hrtime()
   choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
+  slots.take(job.loaded, choice, job.seed, job.ctx.config.slot_save_path ~= "" and job.prompts[choice.prompt], cache_key(job))
   local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
   emit(job, out, choice)
   local req = job.req
@@ -189,6 +198,7 @@ function ON.token(job, choice, ev)
     if job.req.return_progress then emit_progress(job, choice, choice.n_prompt, (uv.hrtime() - choice.started) / 1e6) end
   end
   if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
+  slots.add(job.loaded, choice, ev.tokens)
   if choice.ids then table.move(ev.tokens, 1, #ev.tokens, #choice.ids + 1, choice.ids) end
   local logprobs = ev.logprobs and named(job.loaded, ev.logprobs)
   if job.token_hook then
@@ -252,6 +262,7 @@ function ON.done(job, choice, ev)
   job.by_id[choice.id] = nil
   job.loaded.handlers[choice.id] = nil
   if resumed(job, choice, ev) then return end
+  slots.leave(job.loaded, choice)
   if choice.parser and ev.reason ~= "error" then
     local events = choice.parser:finish()
     if choice.held and events[1] then events[1].logprobs = choice.held end
@@ -306,7 +317,7 @@ function submit(job, choice, tokens)
     grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil,
     grammar_opening = not choice.round and job.grammar_opening or nil, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
-    deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = not req.no_cache and (ctx.config.cache_shared and "" or (req.key and req.key.name or "")) or nil,
+    deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = cache_key(job),
     ignore_eos = req.ignore_eos or false, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
     cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
   if not id then

@@ -201,7 +201,8 @@ static void test_prefix(const char *name, const mtx_model *m, const mtx_tok *tok
   mtx_ids back = {0};
   CHECK(!mtx_engine_save_prefix(a, "other", all, 520, copy, &n_saved, &n_bytes, &err) && n_saved == 0 && n_bytes == 0, "another key's");
   CHECK(!mtx_engine_save_prefix(a, "k", all, 520, state, &n_saved, &n_bytes, &err) && n_saved == 519 && n_bytes > 0, "%s: %d %s", name, (int)n_saved, err.msg);
-  CHECK(!mtx_engine_load_prefix(b, "mine", state, &back, &err) && back.len == 519 && !memcmp(back.ptr, all, 519 * sizeof *all), "%s", err.msg);
+  mtx_buf owner = {0};
+  CHECK(!mtx_engine_load_prefix(b, "mine", state, &back, &owner, &err) && !strcmp(owner.ptr, "k") && back.len == 519 && !memcmp(back.ptr, all, 519 * sizeof *all), "%s", err.msg);
   result got = run_one(b, &r);
   CHECK(got.n_cached == 0, "the key that saved it sees nothing here");
   CHECK(!mtx_engine_forget_prefix(b, "k", all, 520, &n_known, NULL) && n_known == 519);
@@ -215,7 +216,12 @@ static void test_prefix(const char *name, const mtx_model *m, const mtx_tok *tok
   CHECK(!mtx_engine_forget_prefix(b, "mine", all, 520, &n_known, NULL) && n_known == 520);
   got = run_one(b, &r);
   CHECK(got.n_cached == 0, "forgotten");
+  r.cache_key = "k";
+  CHECK(!mtx_engine_load_prefix(b, NULL, state, NULL, &owner, &err), "%s", err.msg);
+  got = run_one(b, &r);
+  CHECK(got.n_cached == 519, "under the key it was saved with");
   mtx_ids_fini(&back);
+  mtx_buf_fini(&owner);
   check_idle(a);
   check_idle(b);
   mtx_engine_close(a);

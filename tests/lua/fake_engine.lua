@@ -299,6 +299,27 @@ function Engine:stats()
   return { n_waiting = #self.waiting, n_running = n, pages_total = 100, pages_free = 100 - n }
 end
 
+-- A prefix cache that knows everything it is asked for; a file holds the key, then one id a line.
+function Engine:save_prefix(key, ids, path)
+  local f, message = io.open(path, "w")
+  if not f then return nil, message, "io" end
+  f:write(key, "\n", table.concat(ids, "\n"), "\n")
+  local n = f:seek()
+  f:close()
+  return #ids, n
+end
+
+function Engine:load_prefix(key, path)
+  local f, message = io.open(path)
+  if not f then return nil, message, "notfound" end
+  local owner, ids = f:read("l"), {}
+  for line in f:lines() do ids[#ids + 1] = math.tointeger(tonumber(line)) end
+  f:close()
+  return ids, key or owner
+end
+
+function Engine:forget_prefix(_, ids) return #ids end
+
 function Engine:set_policy(p) self.policies[#self.policies + 1] = p end
 
 function Engine:close()

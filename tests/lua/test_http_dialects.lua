@@ -117,10 +117,47 @@ function TestLlama:test_tokens_template_props()
   lu.assertEquals(post("/detokenize", { tokens = { -1 } }).status, 400)
   lu.assertStrContains(post("/apply-template", { messages = user("hello") }).json.prompt, "<|im_start|>user\nhello")
   lu.assertEquals(client.request(port, "GET", "/props").json.total_slots, 8)
-  lu.assertEquals(#client.request(port, "GET", "/slots").json, 8)
+  lu.assertEquals(#client.request(port, "GET", "/slots?model=tiny").json, 8)
   lu.assertEquals(post("/props", {}).status, 501)
   lu.assertEquals(client.request(port, "PUT", "/tokenize", "{}").status, 404)
   lu.assertEquals(post("/infill", { input_prefix = "a", input_suffix = "b" }).status, 400)
+end
+
+function TestLlama:test_slots()
+  local function act(id, action, body) return post("/slots/" .. id .. "?action=" .. action, body or {}) end
+  local r = act(0, "save", { filename = "a" })
+  lu.assertEquals({ r.status, r.json.error.type }, { 501, "not_supported_error" })
+  stop()
+  local dir = assert(require("luv").fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  start({ slot_save_path = dir })
+  lu.assertEquals(act(0, "save", { filename = "a" }).status, 400) -- nothing there yet
+  post("/completion", { prompt = "@say{abc}" })
+  r = act(0, "save", { filename = "a.bin" })
+  lu.assertEquals({ r.status, r.json.id_slot, r.json.filename, r.json.n_saved }, { 200, 0, "a.bin", 10 }) -- nine of the prompt, one piece
+  for _, name in ipairs({ "", "..", ".", "a/b", "../a", "/etc/passwd", "a\\b", "a\0b", "a\nb", ("x"):rep(256), "a..b" }) do
+    lu.assertEquals(act(0, "save", { filename = name }).status, 400, name)
+    lu.assertEquals(act(0, "restore", { filename = name }).status, 400, name)
+  end
+  lu.assertTrue(r.json.n_written > 0 and r.json.timings.save_ms >= 0)
+  lu.assertEquals(act(0, "erase").json, { id_slot = 0, n_erased = 10 })
+  lu.assertEquals(act(0, "erase").json.n_erased, 0)
+  r = act(3, "restore", { filename = "a.bin" })
+  lu.assertEquals({ r.status, r.json.id_slot, r.json.n_restored, r.json.n_read > 0 }, { 200, 3, 10, true })
+  lu.assertEquals(act(3, "erase").json.n_erased, 10)
+  r = act(3, "restore", { filename = "none" })
+  lu.assertEquals(r.status, 404)
+  lu.assertNil(r.body:find(dir, 1, true))
+  lu.assertEquals(act(0, "save").status, 400)
+  lu.assertEquals(act(8, "erase").status, 400)
+  lu.assertEquals(act("x", "erase").status, 400)
+  lu.assertEquals(act(0, "burn").status, 400)
+  lu.assertEquals(act(0, "erase", { model = "none" }).status, 404)
+  post("/completion", { prompt = "@say{b}", model = "tiny" })
+  post("/completion", { prompt = "@say{b}", model = "other" })
+  lu.assertEquals(act(0, "erase").status, 400) -- two models: one must be named
+  lu.assertEquals(act(0, "erase", { model = "other" }).status, 200)
+  lu.assertEquals(#client.request(port, "GET", "/slots").json, 16)
+  os.execute("rm -r " .. dir)
 end
 
 function TestLlama:test_embedding_and_rerank()

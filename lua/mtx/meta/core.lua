@@ -197,8 +197,9 @@ function engine:eval(sessions, ids) end
 ---Saves the longest part of ids that the prefix cache knows under a cache_key; 0 and no file when it knows nothing.
 ---@return integer|nil n_tokens, integer|string n_bytes_or_message, string? code
 function engine:save_prefix(key, ids, path) end
----Puts a saved prefix (or session) into the prefix cache under a cache_key. The ids it holds.
----@return integer[]|nil, string?, string?
+---Puts a saved prefix (or session) into the prefix cache under a cache_key; nil: the one it was saved with.
+---The ids it holds, and that key.
+---@return integer[]|nil ids, string key_or_message, string? code
 function engine:load_prefix(key, path) end
 ---Forgets ids and what only they led to. How many of them were known.
 ---@return integer|nil, string?, string?

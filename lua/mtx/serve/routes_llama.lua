@@ -9,7 +9,6 @@ local llama = require("mtx.api.llama")
 local openai = require("mtx.api.openai")
 local prompt = require("mtx.prompt")
 local request = require("mtx.request")
-local routes = require("mtx.routes")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -160,26 +159,6 @@ local function props(ctx)
   end
 end
 
--- One entry per place in the batch; prompts never appear.
-local function slots(ctx)
-  return function(x)
-    local out, n = list(), 0
-    for _, l in ipairs(ctx.pool:list()) do
-      for job in pairs(l.jobs) do
-        for _, c in ipairs(job.choices) do
-          if job.by_id[c.id] and c.started then
-            out[#out + 1] = { id = n, id_task = c.id, n_ctx = l.n_ctx, speculative = false, is_processing = true, model = l.name, params = { seed = job.seed } }
-            n = n + 1
-          end
-        end
-      end
-    end
-    if routes.query(x.req.query).fail_on_no_slot == "1" and n >= ctx.config.parallel then fail(503, "no slot available") end
-    for id = n, ctx.config.parallel - 1 do out[#out + 1] = { id = id, n_ctx = 0, speculative = false, is_processing = false } end
-    x:send(200, wire.encode(out))
-  end
-end
-
 function M.add(ctx)
   local r = ctx.routes
   local function native(method, scope, handler, ...)
@@ -198,7 +177,6 @@ function M.add(ctx)
     answer.body(x)
     x:send(200, '{"success":true}')
   end, "/props")
-  native("GET", "admin", slots(ctx), "/slots")
   native("GET", "infer", function(x) x:send(200, "[]") end, "/lora-adapters")
   native("POST", "admin", function() fail(501, "LoRA adapters are not supported") end, "/lora-adapters")
   r:add("POST", "/api/tokenize", { scope = "infer", dialect = "ollama", handler = tokenize(ctx, "tokens") })

@@ -1,0 +1,81 @@
+-- SPDX-License-Identifier: MIT
+-- The prompt cache of a real server: slots saved, restored in another server, erased;
+-- what comes from a file says what a cold model says.
+local lu = require("luaunit")
+local uv = require("luv")
+local client = require("http_client")
+local config = require("mtx.config")
+local serve = require("mtx.serve")
+
+local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
+local NAME = "SmolLM2-135M-Instruct.Q4_1"
+
+local ctx, port, dir
+
+-- A server that sees the one model; flags: further options.
+local function start(flags)
+  flags.port, flags.models_dir, flags.log_level, flags.ctx = "0", dir .. "/models", "error", "1024"
+  ctx = assert(serve.new(assert(config.load({ env = function() end, flags = flags }))))
+  assert(serve.listen(ctx))
+  port = ctx.port
+end
+
+local function stop()
+  ctx.config.drain_timeout = 0
+  local done = false
+  serve.drain(ctx, function() done = true end)
+  lu.assertTrue(client.wait(function() return done end, 20000))
+end
+
+local function post(path, body) return client.request(port, "POST", path, body) end
+
+TestCache = {}
+
+function TestCache:setUp()
+  dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  uv.fs_mkdir(dir .. "/models", 493)
+  assert(uv.fs_symlink(assert(uv.fs_realpath(MODELS .. "/" .. NAME .. ".gguf")), dir .. "/models/" .. NAME .. ".gguf"))
+end
+
+function TestCache:tearDown() os.execute("rm -r " .. dir) end
+
+local PROMPT = ("The river runs through hills and towns, past mills and under bridges. "):rep(12) .. "At last it comes to"
+
+local function complete(prompt)
+  local r = post("/completion", { prompt = prompt or PROMPT, n_predict = 8, temperature = 0, return_tokens = true })
+  lu.assertEquals(r.status, 200, r.body)
+  return r.json
+end
+
+function TestCache:test_slot_in_another_server()
+  uv.fs_mkdir(dir .. "/slots", 493)
+  start({ slot_save_path = dir .. "/slots" })
+  local first = complete()
+  lu.assertEquals(first.tokens_cached, 0)
+  local saved = post("/slots/0?action=save", { filename = "river" })
+  lu.assertEquals(saved.status, 200, saved.body)
+  lu.assertEquals(saved.json.n_saved, first.tokens_evaluated + 7) -- the last token was never evaluated
+  lu.assertEquals(uv.fs_stat(dir .. "/slots/river").size, saved.json.n_written)
+  stop()
+
+  start({ slot_save_path = dir .. "/slots" })
+  local restored = post("/slots/2?action=restore", { filename = "river", model = NAME })
+  lu.assertEquals(restored.status, 200, restored.body)
+  lu.assertEquals({ restored.json.n_restored, restored.json.n_read }, { saved.json.n_saved, saved.json.n_written })
+  local again = complete()
+  lu.assertEquals({ again.tokens_cached, again.content, again.tokens }, { first.tokens_evaluated - 1, first.content, first.tokens })
+  local erased = post("/slots/2?action=erase", {})
+  lu.assertEquals(erased.json.n_erased, saved.json.n_saved, erased.body)
+  lu.assertEquals(complete().tokens_cached, 0)
+
+  -- A damaged file is refused and named without its folder.
+  local f = assert(io.open(dir .. "/slots/river", "r+b"))
+  f:seek("set", 5000)
+  f:write("?")
+  f:close()
+  local bad = post("/slots/2?action=restore", { filename = "river" })
+  lu.assertEquals(bad.status, 400)
+  lu.assertStrContains(bad.json.error.message, "river: the saved state is damaged")
+  lu.assertNil(bad.body:find(dir, 1, true))
+  stop()
+end
