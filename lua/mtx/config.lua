@@ -67,6 +67,10 @@ config.OPTIONS = {
   opt("host", "string", "127.0.0.1", { "MATRICXON_HOST", "MLXFORGE_HOST" }, "address to listen on; a public one needs a key or --insecure"),
   opt("port", "integer", 11434, { "MATRICXON_PORT", "MLXFORGE_PORT" }, "TCP port; 0 takes a free one", range(0, 65535)),
   opt("listen", "list", {}, {}, "further listeners: HOST:PORT or unix:PATH"),
+  opt("socket_mode", "string", "600", {}, "permissions of Unix sockets, octal; 660 lets a proxy of the same group in", function(v)
+    if v:find("^[0-7][0-7][0-7]$") then return true end
+    return nil, "must be three octal digits such as 600 or 660"
+  end),
   opt("insecure", "boolean", false, {}, "serve a public address without any key"),
   opt("models_dir", "string", "./models", { "MATRICXON_MODELS_DIR", "OLLAMA_MODELS" }, "folder scanned for models"),
   opt("max_loaded_models", "integer", 2, { "MATRICXON_MAX_LOADED_MODELS", "OLLAMA_MAX_LOADED_MODELS" }, "models in memory at once", range(1, 64)),

@@ -27,6 +27,7 @@ is "list" "alice infer,embed" "$("$mtx" keys list --keys-file "$tmp/keys" | head
 
 is "config shows the source" MTX_PORT "$(MTX_PORT=4711 "$mtx" config | awk '$1 == "port" {print $3}')"
 is "bad option" 2 "$(code "$mtx" serve --no-such-option)"
+is "bad socket mode" 2 "$(code "$mtx" serve --socket-mode 999)"
 is "public address without a key" 1 "$(code "$mtx" serve --host 0.0.0.0 --port 0)"
 is "status of nothing" 1 "$(code "$mtx" status --port 1)"
 is "stop of nothing" 1 "$(code "$mtx" stop --pid-file "$tmp/none")"
@@ -49,6 +50,7 @@ is "user's key on an admin route" 403 "$(get -H "x-api-key: $key" "$url/admin/st
 is "admin's key" 200 "$(get -H "x-api-key: $admin" "$url/admin/stats")"
 is "preflight" 204 "$(get -X OPTIONS -H 'Origin: http://localhost:3000' "$url/v1/chat/completions")"
 is "metrics" 200 "$(get -H "Authorization: Bearer $key" "$url/metrics")"
+is "socket mode" 600 "$(stat -c %a "$tmp/sock")"
 is "unix socket" 200 "$(get --unix-socket "$tmp/sock" http://localhost/health)"
 is "status" 0 "$(code "$mtx" status --port "$port" --api-key "$key")"
 is "ps" 0 "$(code "$mtx" ps --port "$port" --api-key "$key")"

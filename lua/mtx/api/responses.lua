@@ -64,6 +64,13 @@ function responses.input(input)
   return out
 end
 
+-- Tools that OpenAI's own servers run. Clients offer them on every request; a model
+-- here cannot call them, so they are left out of its prompt (and stay in the echo).
+local HOSTED = { web_search = true, web_search_preview = true, file_search = true, code_interpreter = true, image_generation = true, computer_use_preview = true,
+  mcp = true }
+
+local function hosted(kind) return type(kind) == "string" and (HOSTED[kind] or HOSTED[kind:gsub("_%d[%d_]*$", "")]) end
+
 -- Function tools are flat here.
 local function tools(body)
   local list = check.array(body, "tools", nil, request.MAX.tools)
@@ -72,12 +79,15 @@ local function tools(body)
   for i, t in ipairs(list) do
     local where = "tools[" .. (i - 1) .. "]"
     if type(t) ~= "table" then fail(400, where .. " must be an object") end
-    if t.type ~= "function" then fail(400, where .. ": tools of type " .. tostring(t.type):sub(1, 40) .. " are not supported") end
-    local f = json.object("name", get(t, "name"), "description", get(t, "description"), "parameters", get(t, "parameters"))
-    messages.tool(f, where)
-    out[i] = json.object("type", "function", "function", f)
+    if t.type == "function" then
+      local f = json.object("name", get(t, "name"), "description", get(t, "description"), "parameters", get(t, "parameters"))
+      messages.tool(f, where)
+      out[#out + 1] = json.object("type", "function", "function", f)
+    elseif not hosted(t.type) then
+      fail(400, where .. ": tools of type " .. tostring(t.type):sub(1, 40) .. " are not supported")
+    end
   end
-  return out
+  return #out > 0 and out or nil
 end
 
 local function text_format(body)

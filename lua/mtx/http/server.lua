@@ -107,8 +107,8 @@ function Server:listen_tcp(host, port)
   return handle:getsockname().port
 end
 
--- Listens on a Unix socket (mode 0600). A dead socket file is replaced, a live one is an error.
-function Server:listen_unix(path)
+-- Listens on a Unix socket; mode: its permission bits, default 0600. A dead socket file is replaced, a live one is an error.
+function Server:listen_unix(path, mode)
   local stat = uv.fs_stat(path)
   if stat then
     if stat.type ~= "socket" then return nil, path .. " exists and is no socket", "EEXIST" end
@@ -132,7 +132,7 @@ function Server:listen_unix(path)
     handle:close()
     return nil, message, code
   end
-  uv.fs_chmod(path, tonumber("600", 8))
+  uv.fs_chmod(path, mode or tonumber("600", 8))
   self.unix_path = path
   self.listeners[#self.listeners + 1] = handle
   return true

@@ -125,7 +125,7 @@ end
 function serve.listen(ctx)
   for _, l in ipairs(ctx.listeners) do
     if l.unix then
-      local ok, message = ctx.http:listen_unix(l.unix)
+      local ok, message = ctx.http:listen_unix(l.unix, tonumber(ctx.config.socket_mode, 8))
       if not ok then return nil, message end
     else
       local port, message = ctx.http:listen_tcp(l.host, l.port)
