@@ -196,6 +196,111 @@ function TestSeeds:test_alone_in_a_crowd_on_any_threads()
   lu.assertNotEquals(of(model)[1], want[1])
 end
 
+-- Faults of other servers, section (g) of the inventory, as a client sees them.
+TestFaults = {}
+function TestFaults:setUp() setup() end
+
+-- T52: the seed counts while others run; a negative or absent one is fresh, and the one used is told.
+function TestFaults:test_seeds_over_http()
+  local busy = client.connect(ctx.port)
+  local body = cjson.encode({ model = NAME, prompt = "A very long story:", n_predict = 200, temperature = 1, ignore_eos = true })
+  busy:send("POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  local function with(seed)
+    local r = complete({ temperature = 1, seed = seed, n_predict = 16 })
+    return ids_of(r), r.json.generation_settings.seed
+  end
+  local a, used = with(42)
+  lu.assertEquals(used, 42)
+  lu.assertEquals((with(42)), a)
+  lu.assertNotEquals((with(43)), a)
+  local fresh, s1 = with(-1)
+  local other, s2 = with(-1)
+  lu.assertNotEquals(s1, s2)
+  lu.assertNotEquals(fresh, other)
+  lu.assertEquals((with(math.tointeger(s1))), fresh)
+  busy:close()
+end
+
+-- T53: the same greedy text cold, from cache, uncached, and beside other requests.
+function TestFaults:test_greedy_from_cache()
+  local prompt = ("The quick brown fox jumps over the lazy dog. "):rep(30)
+  local first = complete({ prompt = prompt })
+  lu.assertEquals(first.json.tokens_cached, 0)
+  local second = complete({ prompt = prompt })
+  lu.assertTrue(second.json.tokens_cached > 200)
+  lu.assertEquals(second.json.tokens, first.json.tokens)
+  lu.assertEquals(complete({ prompt = prompt }).json.tokens, first.json.tokens)
+  lu.assertEquals(complete({ prompt = prompt, cache_prompt = false }).json.tokens, first.json.tokens)
+  local body = cjson.encode({ model = NAME, prompt = "Others:", n_predict = 60, temperature = 1, ignore_eos = true })
+  local crowd = {}
+  for i = 1, 3 do
+    crowd[i] = client.connect(ctx.port)
+    crowd[i]:send("POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  end
+  lu.assertEquals(complete({ prompt = prompt }).json.tokens, first.json.tokens)
+  for _, c in ipairs(crowd) do c:close() end
+end
+
+-- T55: nothing left to choose ends that request with its reason; T56: every form of logit_bias works or is a 400.
+function TestFaults:test_nothing_left_and_bias_forms()
+  local yes = model:tokenize("yes", { add_special = false })[1]
+  local starts = {}
+  for _, id in ipairs(model:containing("y")) do
+    if model:piece(id):sub(1, 1) == "y" then starts[#starts + 1] = { id, false } end
+  end
+  local r = complete({ grammar = 'root ::= "yes"', logit_bias = starts })
+  lu.assertEquals(r.status, 500)
+  lu.assertStrContains(r.json.error.message, "no token is left")
+  lu.assertEquals(complete({ grammar = 'root ::= "yes"' }).json.content, "yes")
+  local first = ids_of(complete())[1]
+  for _, bias in ipairs({ { [tostring(first)] = -100 }, { { first, -100 } }, { { model:piece(first), -100 } } }) do
+    lu.assertNotEquals(ids_of(complete({ logit_bias = bias }))[1], first)
+  end
+  for _, bias in ipairs({ { ["999999999"] = 1 }, { [tostring(yes)] = "a" }, { { 1e9, 1 } }, 5 }) do lu.assertEquals(complete({ logit_bias = bias }).status, 400, cjson.encode(bias)) end
+end
+
+-- T57: logprobs are the model's own, whatever is sampled; sorted, finite, the chosen token's too.
+function TestFaults:test_logprobs_before_sampling()
+  local function first(more)
+    more.n_probs = 5
+    return complete(more).json.completion_probabilities[1]
+  end
+  local greedy = first({ temperature = 0 })
+  lu.assertEquals(#greedy.top_logprobs, 5)
+  lu.assertEquals(greedy.top_logprobs[1].id, greedy.id)
+  for i = 2, 5 do lu.assertTrue(greedy.top_logprobs[i].logprob <= greedy.top_logprobs[i - 1].logprob) end
+  for _, more in ipairs({ { temperature = 1, seed = 5 }, { temperature = 3, top_k = 2, seed = 9 }, { temperature = 0, cfg_scale = 2 }, { temperature = 0, repeat_penalty = 2 },
+    { mirostat = 2, temperature = 1 }, { xtc_probability = 1, xtc_threshold = 0.01, temperature = 1 } }) do
+    local p = first(more)
+    lu.assertEquals(p.top_logprobs, greedy.top_logprobs)
+    lu.assertTrue(p.logprob <= 0 and p.logprob > -1e30)
+    for _, t in ipairs(p.top_logprobs) do
+      if t.id == p.id then lu.assertEquals(p.logprob, t.logprob) end
+    end
+  end
+end
+
+-- T58: temperature 0, top_k 1 and min_p 1 are greedy whatever else is asked; top_k 0 is off.
+function TestFaults:test_greedy_forms()
+  local plain = ids_of(complete())
+  for seed = 1, 5 do lu.assertEquals(ids_of(complete({ seed = seed, top_k = 40, min_p = 0.05, xtc_probability = 1, top_a = 0.3, mirostat = 1 })), plain) end
+  lu.assertEquals(ids_of(complete({ temperature = 2, top_k = 1, seed = 3 })), plain)
+  lu.assertEquals(ids_of(complete({ temperature = 2, min_p = 1, seed = 3 })), plain)
+  lu.assertEquals(ids_of(complete({ temperature = 1, top_k = 0, top_p = 1, min_p = 0, seed = 3 })), ids_of(complete({ temperature = 1, top_k = 49152, top_p = 1, min_p = 0, seed = 3 })))
+end
+
+-- T59: unusual but legal values answer, illegal ones are a 400 that names the field.
+function TestFaults:test_odd_values()
+  for _, more in ipairs({ { samplers = { "min_p", "temperature" } }, { samplers = { "temperature" }, temperature = 1 }, { n_keep = 99999 }, { n_keep = -5 }, { top_k = 1000000 }, { dry_multiplier = 1, dry_allowed_length = 1 } }) do
+    lu.assertEquals(complete(more).status, 200, cjson.encode(more))
+  end
+  for field, bad in pairs({ top_p = -1, temperature = "hot", top_k = 1.5, mirostat = 3, epsilon = 2, adaptive_decay = 1, dry_base = 0, xtc_threshold = -1, typical_p = 2, samplers = { "nope" } }) do
+    local r = complete({ [field] = bad })
+    lu.assertEquals(r.status, 400, field)
+    lu.assertStrContains(r.json.error.message, field, false, false, field)
+  end
+end
+
 TestZ = {}
 function TestZ:test_close()
   fixture.stop(ctx)
