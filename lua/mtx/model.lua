@@ -243,7 +243,7 @@ end
 -- for piece in model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
 -- logprobs, ignore_eos, cache_key, cfg_scale, negative_prompt } do ... end. cfg_scale other than 1 guides the answer away
 -- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
--- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history) -> id (sampled.lua).
+-- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
 -- The stream can also be cancelled (:cancel()) and gives :result().
 function Model:stream(request)
   local engine, message, code = shared_engine(self)
@@ -251,10 +251,6 @@ function Model:stream(request)
   local ids
   ids, message, code = prompt_ids(self, request)
   if not ids then return nil, message, code end
-  if type(request.sampler) == "function" then
-    if request.cfg_scale and request.cfg_scale ~= 1 then error("cfg_scale cannot be combined with a sampler function", 2) end
-    return require("mtx.sampled").stream(self, ids, request)
-  end
   local negative
   if request.cfg_scale and request.cfg_scale ~= 1 then
     negative, message, code = negative_ids(self, request, ids)
@@ -264,6 +260,10 @@ function Model:stream(request)
   for _, name in ipairs(SAMPLER_FIELDS) do sampler[name] = request[name] end
   if (request.dry_multiplier or 0) ~= 0 and not request.dry_breakers then
     sampler.dry_breakers = breakers.ids(self, request.dry_sequence_breakers or breakers.DEFAULT)
+  end
+  if type(request.sampler) == "function" then
+    if request.cfg_scale and request.cfg_scale ~= 1 then error("cfg_scale cannot be combined with a sampler function", 2) end
+    return require("mtx.sampled").stream(self, ids, request, sampler)
   end
   local clock = os.clock
   local ok, uv = pcall(require, "luv")

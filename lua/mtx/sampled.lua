@@ -1,11 +1,18 @@
 -- SPDX-License-Identifier: MIT
--- Generation with a sampler written in Lua: function(logits, history) -> token id.
+-- Generation with a sampler written in Lua: function(logits, history, options) ->
+-- token id, or nil: the usual samplers go on from the logits.
 --
 -- It runs in the caller's state over a session, token by token; the object behaves
 -- as the stream of model:stream. logits is a tensor (index = id + 1) the function may
--- change; history lists prompt and generated ids, newest last. An error in the
--- function ends the generation with its message, not the program.
+-- change; history lists prompt and generated ids, newest last; options is the
+-- request's sampler_options. An error in the function, or one that never ends, ends
+-- the generation with a message, not the program.
+local core = require("mtx.core")
+
 local sampled = {}
+
+-- Instructions and seconds of processor time one call may take.
+local INSTRUCTIONS, SECONDS = 100000000, 5
 
 local Stream = {}
 Stream.__index = Stream
@@ -40,8 +47,21 @@ local function fail(self, message, code)
   self.reason = "error"
 end
 
+-- The function's choice, or without one the usual samplers'. -> true, id | false, message
+local function choose(self)
+  local co = coroutine.create(self.fn)
+  core.limit(co, INSTRUCTIONS, SECONDS)
+  local ok, id = coroutine.resume(co, self.logits, self.history, self.options)
+  if ok and coroutine.status(co) ~= "dead" then return false, "it must not wait" end
+  if not ok or id ~= nil then return ok, id end
+  local message
+  if not self.chain then self.chain, message = core.sampler(self.sampler, #self.logits) end
+  if self.chain then id, message = self.chain:sample(self.logits, self.history) end
+  return id ~= nil, id or message
+end
+
 local function step(self)
-  local ok, id = pcall(self.fn, self.logits, self.history)
+  local ok, id = choose(self)
   if not ok then return fail(self, "the sampler function failed: " .. tostring(id), "sampler") end
   if math.type(id) ~= "integer" then return fail(self, "the sampler function must return a token id, not " .. type(id), "sampler") end
   if id < 0 or id >= #self.logits then return fail(self, "the sampler function returned " .. id .. ", which is no token", "sampler") end
@@ -84,8 +104,9 @@ function Stream:result()
     timings = { n_prompt = #self.prompt_ids, n_generated = #self.ids, n_cached = 0 } }
 end
 
--- model, prompt ids, request (max_tokens, stop, ignore_eos, sampler = function) -> stream | nil, message, code
-function sampled.stream(model, prompt_ids, request)
+-- model, prompt ids, request (max_tokens, stop, ignore_eos, sampler = function, sampler_options), options of the
+-- usual samplers -> stream | nil, message, code
+function sampled.stream(model, prompt_ids, request, sampler)
   local session, message, code = model:session()
   if not session then return nil, message, code end
   local logits
@@ -94,7 +115,7 @@ function sampled.stream(model, prompt_ids, request)
     session:close()
     return nil, message, code
   end
-  return setmetatable({ model = model, session = session, logits = logits, fn = request.sampler, prompt_ids = prompt_ids, ids = {}, parts = {}, held = "",
+  return setmetatable({ model = model, session = session, logits = logits, fn = request.sampler, options = request.sampler_options or {}, sampler = sampler, prompt_ids = prompt_ids, ids = {}, parts = {}, held = "",
     history = table.move(prompt_ids, 1, #prompt_ids, 1, {}), stop = request.stop or {}, ignore_eos = request.ignore_eos,
     max_tokens = request.max_tokens or math.huge, detok = model.tok:stream() }, Stream)
 end

@@ -117,7 +117,15 @@ function TestModel:test_sampler_function()
   local word = plain.text:match("%a%a%a+")
   request.stop = { word }
   lu.assertEquals(assert(self.model:generate(request)).text, plain.text:sub(1, plain.text:find(word, 1, true) - 1))
-  for _, bad in ipairs({ function() return "x" end, function() return -1 end, function() return 1 << 40 end, function() error("oops") end }) do
+  -- nil leaves the choice to the usual samplers, on the logits as they are now
+  local seeded = { prompt = "The sky is", max_tokens = 10, temperature = 1, top_k = 50, seed = 9 }
+  plain = assert(self.model:generate(seeded))
+  seeded.sampler, seeded.sampler_options = function(_, _, o) lu.assertEquals(o.x, 5) end, { x = 5 }
+  lu.assertEquals(assert(self.model:generate(seeded)).ids, plain.ids)
+  seeded.sampler = function(logits) for i = 1, #logits do if i ~= 31 then logits[i] = -math.huge end end end
+  lu.assertEquals(assert(self.model:generate(seeded)).ids[10], 30)
+  for _, bad in ipairs({ function() return "x" end, function() return -1 end, function() return 1 << 40 end, function() error("oops") end,
+    function() while true do end end, function() while true do pcall(function() while true do end end) end end, function() coroutine.yield() end }) do
     local r, message, code = self.model:generate({ prompt = "x", max_tokens = 2, sampler = bad })
     lu.assertNil(r)
     lu.assertStrContains(message, "sampler function")

@@ -109,6 +109,22 @@ function TestScript:test_hooks()
   lu.assertEquals({ fake.engines[1].submitted[1].sampler.temperature, fake.engines[1].submitted[1].max_tokens }, { 0, 5 })
 end
 
+-- A request hook may choose a sampler; one that the script does not have is refused.
+function TestScript:test_hook_names_a_sampler()
+  start(temp([[
+    mtx.sampler("mine", function() end)
+    mtx.on("request", function(r) r.sampler.script = r.messages[1].content == "bad" and "nope" or "mine" end)
+  ]]))
+  lu.assertEquals(chat("x").status, 200)
+  local given = fake.engines[1].submitted[1].sampler_script
+  lu.assertEquals({ type(given.code), #given.args, given.args[4], given.args[5] }, { "string", 5, "mine", "{}" })
+  local r = chat("bad")
+  lu.assertEquals(r.status, 400)
+  lu.assertStrContains(r.json.error.message, "mine")
+  lu.assertEquals(chat("x", { sampler_options = { a = { 1, "b\"" }, c = true } }).status, 200)
+  lu.assertEquals(load("return " .. fake.engines[1].submitted[2].sampler_script.args[5])(), { a = { 1, "b\"" }, c = true })
+end
+
 function TestScript:test_faults_end_one_request_only()
   for _, code in ipairs({ 'mtx.on("request", function(r) if r.messages[1].content == "bad" then error("x") end end)',
     'mtx.on("request", function(r) if r.messages[1].content == "bad" then while true do end end end)',

@@ -11,7 +11,8 @@
 --   mtx.tool(name, {description, parameters}, f)  a tool the server runs itself: f(args) -> text or table
 --   mtx.sampler(name, f)   f(logits, history, options) -> token id, or nil: the usual samplers go on from
 --                      the logits, which f may have changed. A request asks for it with the field
---                      "sampler" = name (Ollama: in options); "sampler_options" is handed to f.
+--                      "sampler" = name (Ollama: in options); "sampler_options" is handed to f. A request
+--                      hook may name one too: r.sampler.script = name, r.sampler.script_options = table.
 --   mtx.timer(seconds, f), mtx.log(text), mtx.now(), mtx.json.encode/decode
 -- With a permission (--script-allow, permissions.lua):
 --   mtx.generate{model, messages | prompt, ...}  [models] in a route: runs it, gives {text, choices, usage}
