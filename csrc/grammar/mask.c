@@ -4,7 +4,10 @@
 
 #include <string.h>
 
-#define MAX_CACHE_BYTES (96u << 20)
+#define MAX_CACHE_BYTES (32u << 20)  // of one grammar; then it begins anew
+#define MAX_ALL_BYTES (256u << 20)   // of all; above, a grammar keeps no more
+
+static atomic_size_t all_bytes;
 // More would take longer to sort than to walk to.
 #define MAX_TAILS 32768u
 #define MAX_TAILS_OF_EXIT 64u
@@ -283,6 +286,24 @@ static mask_entry *new_entry(mask_cache *c, const mtx_grammar *g, const mtx_voca
   return e;
 }
 
+static void empty(mask_cache *c) {
+  for (uint32_t i = 0; i < c->n_table; i++) mtx_mask_entry_unref(c->table[i].entry);
+  if (c->n_table) memset(c->table, 0, c->n_table * sizeof *c->table);
+  atomic_fetch_sub(&all_bytes, c->bytes);
+  c->bytes = 0;
+  c->n_entries = 0;
+}
+
+static void keep(mask_cache *c, mask_key key, mask_entry *e) {
+  if (c->bytes + e->bytes > MAX_CACHE_BYTES) empty(c);
+  if (c->bytes + e->bytes > MAX_CACHE_BYTES || atomic_load(&all_bytes) + e->bytes > MAX_ALL_BYTES || !grow_table(c)) return;
+  insert(c, (mask_slot){key, e});
+  atomic_fetch_add(&e->refs_held, 1);
+  atomic_fetch_add(&all_bytes, e->bytes);
+  c->n_entries++;
+  c->bytes += e->bytes;
+}
+
 mask_entry *mtx_mask_entry_get(mask_cache *c, const mtx_grammar *g, const mtx_vocab_trie *t, mask_walk *w,
                                mask_key key, mtx_code *code) {
   *code = MTX_OK;
@@ -295,11 +316,8 @@ mask_entry *mtx_mask_entry_get(mask_cache *c, const mtx_grammar *g, const mtx_vo
   if (other) {  // another thread was faster
     mtx_mask_entry_unref(e);
     e = other;
-  } else if (c->bytes + e->bytes <= MAX_CACHE_BYTES && grow_table(c)) {
-    insert(c, (mask_slot){key, e});
-    atomic_fetch_add(&e->refs_held, 1);
-    c->n_entries++;
-    c->bytes += e->bytes;
+  } else {
+    keep(c, key, e);
   }
   pthread_mutex_unlock(&c->lock);
   return e;
@@ -307,7 +325,7 @@ mask_entry *mtx_mask_entry_get(mask_cache *c, const mtx_grammar *g, const mtx_vo
 
 void mtx_mask_cache_unref(mask_cache *c) {
   if (!c || atomic_fetch_sub(&c->refs_held, 1) != 1) return;
-  for (uint32_t i = 0; i < c->n_table; i++) mtx_mask_entry_unref(c->table[i].entry);
+  empty(c);
   free(c->table);
   free(c->ref_tokens);
   pthread_mutex_destroy(&c->lock);

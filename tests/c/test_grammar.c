@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "grammar/grammar.h"
+#include "grammar/mask.h"
 
 static mtx_grammar *gbnf(const char *text) {
   mtx_err err = {0};
@@ -330,6 +331,49 @@ static void test_token_names(mtx_vocab_trie *t) {
   mtx_grammar_unref(g);
 }
 
+// More masks than a grammar may keep: it begins anew, and they are the same again.
+static void test_cache_is_bounded(void) {
+  enum { N = 120000, N_LOOPS = 130, N_BITS = (N + 63) / 64 };
+  static char text[N][5];
+  static const char *many[N];
+  static uint32_t many_lens[N];
+  mtx_vocab_trie *t = NULL;
+  mtx_err err;
+  for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t k = 0, x = i; k < 4; k++, x /= 26) text[i][k] = (char)('a' + x % 26);
+    many[i] = text[i];
+    many_lens[i] = 4;
+  }
+  CHECK(!mtx_vocab_trie_new(many, many_lens, NULL, N, &t, &err));
+  char *grammar = malloc(N_LOOPS * 100);
+  size_t n = (size_t)sprintf(grammar, "root ::= \"\"");
+  for (int i = 0; i < N_LOOPS; i++) n += (size_t)sprintf(grammar + n, " | \"%d:\" [a-z%s%s%s%s%s%s%s%s]{0,%d} \"!\"", i, i & 1 ? "A" : "", i & 2 ? "B" : "",
+                                                         i & 4 ? "C" : "", i & 8 ? "D" : "", i & 16 ? "E" : "", i & 32 ? "F" : "", i & 64 ? "G" : "",
+                                                         i & 128 ? "H" : "", i + 50);
+  mtx_grammar *g = gbnf(grammar);
+  mask_cache *c = NULL;
+  CHECK(g && !mtx_mask_cache_get(g, t, &c, &err));
+  static uint64_t bits[2][N_LOOPS][N_BITS];
+  size_t most = 0;
+  bool shrank = false;
+  for (int i = 0; i < 2 * N_LOOPS; i++) {
+    mtx_matcher *m = NULL;
+    char head[16];
+    sprintf(head, "%d:", i % N_LOOPS);
+    CHECK(!mtx_matcher_new(g, t, NULL, &m, &err) && !mtx_matcher_accept_bytes(m, head, strlen(head), NULL, &err));
+    CHECK(!mtx_matcher_mask(m, bits[i / N_LOOPS][i % N_LOOPS], &err));
+    mtx_matcher_free(m);
+    shrank |= c->bytes < most;
+    if (c->bytes > most) most = c->bytes;
+  }
+  CHECK(shrank && most > 16u << 20 && most <= 32u << 20, "%zu bytes", most);
+  CHECK(!memcmp(bits[0], bits[1], sizeof bits[0]) && bits[0][0][0] == UINT64_MAX);
+  mtx_mask_cache_unref(c);
+  mtx_grammar_unref(g);
+  mtx_vocab_trie_unref(t);
+  free(grammar);
+}
+
 // Deep texts need memory in proportion, and no C stack: this runs on a small one.
 static void *test_depth(void *unused) {
   mtx_grammar *g = gbnf("root ::= \"[\" root? \"]\"");
@@ -437,6 +481,7 @@ int main(void) {
   test_token_names(t);
   test_depth_on_a_small_stack();
   test_bombs();
+  test_cache_is_bounded();
   test_choice();
   mtx_vocab_trie_unref(t);
   for (int i = 0; i < N_VOCAB; i++) free(pieces[i]);
