@@ -43,7 +43,7 @@ typedef struct {
 } job;
 
 // Queries [i0, i1) of one sequence and KV head; query i is row i / group, head i % group of the group.
-static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, int64_t i1) {
+static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, int64_t i1, const uint8_t *then) {
   const mtx_attn *a = &j->s->u.attn;
   const mtx_work *w = j->w;
   const float *sinks = a->sinks ? w->c->plan->weight[a->sinks].vec : NULL;
@@ -67,7 +67,7 @@ static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, i
   }
   mtx_attn_tile tile = {.type = w->c->plan->kv.type, .dk = a->dk, .dv = a->dv, .scale = a->scale, .softcap = a->softcap,
                         .pages = q->pages[j->layer->group], .k_off = j->layer->k_off + (size_t)hkv * j->layer->k_head_bytes,
-                        .v_off = j->layer->v_off + (size_t)hkv * j->layer->v_head_bytes, .n = n, .query = query, .scratch = w->scratch};
+                        .v_off = j->layer->v_off + (size_t)hkv * j->layer->v_head_bytes, .then = then, .n = n, .query = query, .scratch = w->scratch};
   j->kern->tile(&tile);
   for (int64_t i = i0; i < i1 && j->s->encoded; i++) {
     int64_t row = q->row0 + i / per, head = hkv * per + i % per;
@@ -79,6 +79,16 @@ static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, i
 // Every sequence has one row: a KV head of it is one tile, and no other head reads what it stores.
 bool mtx_cpu_heads_alone(const mtx_exec *x, const mtx_attn *a) {
   return x->n_rows == x->n_seqs && a->n_head / a->n_head_kv <= MTX_ATTN_MAX_TILE;
+}
+
+// First page that the unit'th KV head of all sequences sees (they have one row each), as seen from KV head h: what this
+// thread will probably read next.
+static const uint8_t *first_page(const job *j, int64_t unit, int h) {
+  const mtx_attn *a = &j->s->u.attn;
+  if (unit >= (int64_t)j->w->x->n_seqs * a->n_head_kv) return NULL;
+  const mtx_exec_seq *q = &j->w->x->seq[unit / a->n_head_kv];
+  int64_t begin = a->window > 0 && q->pos0 + 1 > a->window ? q->pos0 + 1 - a->window : 0;
+  return q->pages[j->layer->group][begin / MTX_PAGE_TOKENS] + (unit % a->n_head_kv - h) * (int64_t)j->layer->k_head_bytes;
 }
 
 void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
@@ -99,7 +109,7 @@ void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
       for (int h = 0; h < a->n_head_kv; h++, unit++)
         if (unit == mine) {  // tiles grow with their position: threads take them as they come
           for (int k = alone ? s->n_own_heads : 0; k > 0; k--) mtx_cpu_own_head(s - k, w, q->row0, h, a->n_head_kv);
-          run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n);
+          run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n, alone ? first_page(&j, unit + w->nth, h) : NULL);
           mine = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed);
         }
   }

@@ -28,6 +28,7 @@ typedef struct mtx_attn_tile {
   float scale, softcap;  // softcap 0 = off
   uint8_t *const *pages; // page table of the sequence in this layer's group
   size_t k_off, v_off;   // bytes from a page's start to this head's K and V
+  const uint8_t *then;   // a page that will be read when this tile is done, moved by what its head is on; NULL: unknown
   int n;                 // queries
   const mtx_attn_query *query;
   float *scratch;        // mtx_attn_scratch_floats(dk, dv, n) floats, 64-byte aligned

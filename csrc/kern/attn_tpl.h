@@ -67,7 +67,7 @@ static size_t k_bytes(const mtx_attn_tile *t) {
   return (size_t)t->dk * P * size[t->type];
 }
 
-// Asks for the next page while this one is worked on: pages lie anywhere, so the
+// Asks for the next page while this one is unpacked: pages lie anywhere, so the
 // hardware cannot guess them.
 static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
   size_t nk = k_bytes(t), nv = nk / (size_t)t->dk * (size_t)t->dv;
@@ -78,12 +78,14 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
 // ---- scores and values -----------------------------------------------------------
 
 // s[r][0..P) = q_r . k for R queries: R x 2 accumulators, d in order.
-#define SCORES_AS(NAME, R, T, LOAD)                                                     \
-  static void NAME##_##R(const float *const *q, const T *k, int dk, float *s) {         \
+// ASK(k): what is loaded from memory is asked for in the page `ahead` bytes on.
+#define SCORES_AS(NAME, R, T, LOAD, ASK)                                                \
+  static void NAME##_##R(const float *const *q, const T *k, int dk, float *s, intptr_t ahead) { \
     vf a[R], b[R];                                                                     \
     for (int r = 0; r < R; r++) a[r] = b[r] = vf_zero();                            \
     for (int d = 0; d < dk; d++) {                                                      \
       vf k0 = LOAD(k + d * P), k1 = LOAD(k + d * P + 16);                               \
+      ASK(k + d * P);                                                                   \
       for (int r = 0; r < R; r++) {                                                     \
         vf x = vf_set1(q[r][d]);                                                       \
         a[r] = vf_fma(x, k0, a[r]);                                                    \
@@ -95,7 +97,7 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
 
 // o[r] = o[r] * corr[r] + sum over j in [j0, j1) of p[r][j] * v[j], j in order, for
 // N x 16 floats of R rows at a time: R x N accumulators.
-#define VALUES_PART(R, N, T, LOAD)                                                           \
+#define VALUES_PART(R, N, T, LOAD, ASK)                                                         \
   for (; d + 16 * N <= dvp; d += 16 * N) {                                                   \
     vf a[R][N];                                                                             \
     for (int r = 0; r < R; r++)                                                              \
@@ -104,6 +106,7 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
       const T *row = v + j * dvp + d;                                                        \
       vf x[N];                                                                              \
       for (int i = 0; i < N; i++) x[i] = LOAD(row + 16 * i);                             \
+      for (int i = 0; i < N; i += 2) ASK(row + 16 * i);                                      \
       for (int r = 0; r < R; r++) {                                                          \
         vf w = vf_set1(p[r * P + j]);                                                       \
         for (int i = 0; i < N; i++) a[r][i] = vf_fma(w, x[i], a[r][i]);                     \
@@ -113,22 +116,24 @@ static void prefetch_page(const mtx_attn_tile *t, const uint8_t *base) {
       for (int i = 0; i < N; i++) vf_store(o[r] + d + 16 * i, a[r][i]);                     \
   }
 
-#define VALUES_AS(NAME, R, N, T, LOAD)                                                                                 \
-  static void NAME##_##R(const float *p, const T *v, int dvp, int j0, int j1, const float *corr, float *const *o) {    \
+#define VALUES_AS(NAME, R, N, T, LOAD, ASK)                                                                            \
+  static void NAME##_##R(const float *p, const T *v, int dvp, int j0, int j1, const float *corr, float *const *o, intptr_t ahead) { \
     int d = 0;                                                                                                         \
-    VALUES_PART(R, N, T, LOAD)                                                                                         \
-    VALUES_PART(R, 1, T, LOAD)                                                                                         \
+    VALUES_PART(R, N, T, LOAD, ASK)                                                                                    \
+    VALUES_PART(R, 1, T, LOAD, ASK)                                                                                    \
   }
 
 // On floats, and straight from half-precision pages: when one pass is all that a
 // page is needed for (decoding), unpacking it first would cost more than it saves.
-#define SCORES(R) SCORES_AS(scores, R, float, vf_load) SCORES_AS(scores_f16, R, uint16_t, vf_load_f16)
-#define VALUES(R, N) VALUES_AS(values, R, N, float, vf_load) VALUES_AS(values_f16, R, N, uint16_t, vf_load_f16)
+#define ASK_NOT(p) (void)ahead
+#define ASK_AHEAD(p) __builtin_prefetch((const void *)((intptr_t)(p) + ahead))
+#define SCORES(R) SCORES_AS(scores, R, float, vf_load, ASK_NOT) SCORES_AS(scores_f16, R, uint16_t, vf_load_f16, ASK_AHEAD)
+#define VALUES(R, N) VALUES_AS(values, R, N, float, vf_load, ASK_NOT) VALUES_AS(values_f16, R, N, uint16_t, vf_load_f16, ASK_AHEAD)
 
-typedef void (*scores_fn)(const float *const *q, const float *k, int dk, float *s);
-typedef void (*values_fn)(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o);
-typedef void (*scores_f16_fn)(const float *const *q, const uint16_t *k, int dk, float *s);
-typedef void (*values_f16_fn)(const float *p, const uint16_t *v, int dvp, int j0, int j1, const float *corr, float *const *o);
+typedef void (*scores_fn)(const float *const *q, const float *k, int dk, float *s, intptr_t ahead);
+typedef void (*values_fn)(const float *p, const float *v, int dvp, int j0, int j1, const float *corr, float *const *o, intptr_t ahead);
+typedef void (*scores_f16_fn)(const float *const *q, const uint16_t *k, int dk, float *s, intptr_t ahead);
+typedef void (*values_f16_fn)(const float *p, const uint16_t *v, int dvp, int j0, int j1, const float *corr, float *const *o, intptr_t ahead);
 
 ATTN_VARIANTS
 
@@ -191,7 +196,7 @@ static float soften(const mtx_attn_tile *t, const mtx_attn_query *q, int64_t t0,
 // The part all see is done together; what only some see comes before or after it,
 // so every query adds its tokens in order and touches no token it does not see.
 // The page's keys and values are floats (k, v), or half floats (k16, v16) when k is NULL.
-static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, const float *v, const uint16_t *k16, const uint16_t *v16, int64_t t0,
+static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, const float *v, const uint16_t *k16, const uint16_t *v16, intptr_t ahead, int64_t t0,
                       const int *lo, const int *hi, row_state *st, float *s, float *o, int dvp) {
   const float *q[ATTN_ROWS];
   float *row[ATTN_ROWS], corr[ATTN_ROWS];
@@ -203,27 +208,27 @@ static void page_rows(const mtx_attn_tile *t, int r0, int n, const float *k, con
     if (hi[i] < all_hi) all_hi = hi[i];
   }
   if (all_hi < all_lo) all_hi = all_lo;
-  if (k) scores_of[n - 1](q, k, t->dk, s);
-  else scores_f16_of[n - 1](q, k16, t->dk, s);
+  if (k) scores_of[n - 1](q, k, t->dk, s, 0);
+  else scores_f16_of[n - 1](q, k16, t->dk, s, ahead);
   for (int i = 0; i < n; i++) {
     corr[i] = soften(t, &t->query[r0 + i], t0, lo[i], hi[i], s + i * P, &st[r0 + i]);
     if (lo[i] < all_lo) {
       int to = hi[i] < all_lo ? hi[i] : all_lo;
-      if (v) values_1(s + i * P, v, dvp, lo[i], to, &corr[i], &row[i]);
-      else values_f16_1(s + i * P, v16, dvp, lo[i], to, &corr[i], &row[i]);
+      if (v) values_1(s + i * P, v, dvp, lo[i], to, &corr[i], &row[i], 0);
+      else values_f16_1(s + i * P, v16, dvp, lo[i], to, &corr[i], &row[i], ahead);
       corr[i] = 1.0f;
     }
   }
   if (all_lo < all_hi) {
-    if (v) values_of[n - 1](s, v, dvp, all_lo, all_hi, corr, row);
-    else values_f16_of[n - 1](s, v16, dvp, all_lo, all_hi, corr, row);
+    if (v) values_of[n - 1](s, v, dvp, all_lo, all_hi, corr, row, 0);
+    else values_f16_of[n - 1](s, v16, dvp, all_lo, all_hi, corr, row, ahead);
     for (int i = 0; i < n; i++) corr[i] = 1.0f;
   }
   for (int i = 0; i < n; i++) {
     int from = lo[i] > all_hi ? lo[i] : all_hi;
     if (from >= hi[i]) continue;
-    if (v) values_1(s + i * P, v, dvp, from, hi[i], &corr[i], &row[i]);
-    else values_f16_1(s + i * P, v16, dvp, from, hi[i], &corr[i], &row[i]);
+    if (v) values_1(s + i * P, v, dvp, from, hi[i], &corr[i], &row[i], 0);
+    else values_f16_1(s + i * P, v16, dvp, from, hi[i], &corr[i], &row[i], ahead);
   }
 }
 
@@ -247,7 +252,9 @@ static void tile(const mtx_attn_tile *t) {
   for (int64_t page = first / P; page * P < last; page++) {
     const uint8_t *base = t->pages[page];
     int64_t t0 = page * P;
-    if (t0 + P < last) prefetch_page(t, t->pages[page + 1]);
+    const uint8_t *next = t0 + P < last ? t->pages[page + 1] : t->then ? t->then : base;
+    intptr_t ahead = (intptr_t)next - (intptr_t)base;
+    if (!direct && next != base) prefetch_page(t, next);
     const uint16_t *k16 = (const uint16_t *)(base + t->k_off), *v16 = (const uint16_t *)(base + t->v_off);
     const float *k = direct ? NULL : load_k(t->type, base + t->k_off, t->dk, kbuf);
     const float *v = direct ? NULL : load_v(t->type, base + t->v_off, t->dv, clamp_page(first - t0), clamp_page(last - t0), vbuf);
@@ -256,7 +263,7 @@ static void tile(const mtx_attn_tile *t) {
       int a = 0, b = 0;
       if (r < t->n) a = clamp_page(t->query[r].begin - t0), b = clamp_page(t->query[r].end - t0);
       if (n > 0 && (n == ATTN_ROWS || a >= b)) {
-        page_rows(t, r0, n, k, v, k16, v16, t0, lo, hi, st, s, o, dvp);
+        page_rows(t, r0, n, k, v, k16, v16, ahead, t0, lo, hi, st, s, o, dvp);
         n = 0;
       }
       if (a >= b) continue;
