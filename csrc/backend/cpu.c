@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "kern/attn.h"
 
@@ -24,11 +23,7 @@ static const mtx_cpu_op ops[MTX_OP_COUNT] = {
     [MTX_OP_DELTA_RULE] = mtx_cpu_delta_rule,
 };
 
-static uint64_t now_ns(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+static uint64_t now_ns(void) { return mtx_clock_ns(CLOCK_MONOTONIC); }
 
 static uint64_t step_bytes(const mtx_plan *p, const mtx_step_desc *s) {
   uint64_t n = 0;
@@ -42,8 +37,10 @@ static const mtx_attn *attention_behind(const mtx_step_desc *s) {
   return &s->u.attn;
 }
 
-static void walk(mtx_cpu *c, const mtx_exec *x, int ith, int nth) {
-  mtx_work w = {.c = c, .x = x, .ith = ith, .nth = nth, .scratch = c->scratch + (size_t)ith * c->scratch_floats};
+// Returns the nanoseconds that this thread slept at barriers.
+static uint64_t walk(mtx_cpu *c, const mtx_exec *x, int ith, int nth) {
+  uint64_t slept_ns = 0;
+  mtx_work w = {.slept_ns = &slept_ns, .c = c, .x = x, .ith = ith, .nth = nth, .scratch = c->scratch + (size_t)ith * c->scratch_floats};
   mtx_backend_profile *prof = ith == 0 ? c->base.profile : NULL;
   for (int i = 0; i < c->plan->n_steps; i++) {
     const mtx_step_desc *s = &c->plan->step[i];
@@ -56,28 +53,40 @@ static void walk(mtx_cpu *c, const mtx_exec *x, int ith, int nth) {
     w.ticket = &c->ticket[i];
     ops[s->op](s, &w);
     w.own = NULL;
-    mtx_barrier_wait(&c->barrier, (unsigned)nth);
+    mtx_cpu_meet(&w);
     if (prof) {
       prof->ns[s->op] += now_ns() - t0;
       prof->calls[s->op]++;
       prof->bytes[s->op] += step_bytes(c->plan, s);
     }
   }
+  return slept_ns;
+}
+
+// walk, and how long since start_ns this thread wanted to run and had no core.
+static uint64_t walk_lost(mtx_cpu *c, const mtx_exec *x, int ith, int nth, uint64_t start_ns) {
+  uint64_t ran_ns = mtx_clock_ns(CLOCK_THREAD_CPUTIME_ID), known_ns = walk(c, x, ith, nth);
+  known_ns += mtx_clock_ns(CLOCK_THREAD_CPUTIME_ID) - ran_ns;
+  uint64_t all_ns = now_ns() - start_ns;
+  return all_ns > known_ns ? all_ns - known_ns : 0;
 }
 
 static void cpu_run(mtx_backend *b, const mtx_exec *x) {
   mtx_cpu *c = (mtx_cpu *)b;
   c->x = x;
-  int n = c->n_threads;
   memset((void *)c->ticket, 0, (size_t)c->plan->n_steps * sizeof *c->ticket);
+  uint64_t start_ns = now_ns(), lost_ns = 0;
+  int n = mtx_crew_begin(&c->crew, start_ns);
   if (n == 1) {
     walk(c, x, 0, 1);
     return;
   }
-#pragma omp parallel num_threads(n)
+#pragma omp parallel num_threads(n) reduction(+ : lost_ns)
   {
-    walk(c, x, omp_get_thread_num(), omp_get_num_threads());
+    lost_ns += walk_lost(c, x, omp_get_thread_num(), omp_get_num_threads(), start_ns);
   }
+  uint64_t end_ns = now_ns();
+  mtx_crew_end(&c->crew, end_ns, end_ns - start_ns, lost_ns);
 }
 
 static void *map_floats(size_t n) {
@@ -105,12 +114,12 @@ static void cpu_close(mtx_backend *b) {
 
 static void cpu_set_threads(mtx_backend *b, int n) {
   mtx_cpu *c = (mtx_cpu *)b;
-  if (n < 1 || n == c->n_threads) return;
+  if (n < 1 || n == c->crew.n_max) return;
   float *s = aligned_alloc(64, c->scratch_floats * sizeof(float) * (size_t)n);
   if (!s) return;  // the old count goes on working
   free(c->scratch);
   c->scratch = s;
-  c->n_threads = n;
+  mtx_crew_init(&c->crew, n);
 }
 
 static size_t scratch_need(const mtx_plan *p) {
@@ -133,7 +142,7 @@ mtx_code mtx_backend_open_cpu(mtx_backend **out, const mtx_plan *p, int max_rows
   c->base = (mtx_backend){.name = "cpu", .run = cpu_run, .set_threads = cpu_set_threads, .close = cpu_close};
   c->plan = p;
   c->max_rows = max_rows;
-  c->n_threads = n_threads;
+  mtx_crew_init(&c->crew, n_threads);
   c->cap[MTX_DOM_ROWS] = c->cap[MTX_DOM_OUTS] = c->cap[MTX_DOM_HEAD] = max_rows;
   c->cap[MTX_DOM_SLOTS] = (int64_t)max_rows * p->n_slots;
   for (int d = 0; d < MTX_DOM_COUNT; d++) {

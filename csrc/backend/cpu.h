@@ -5,16 +5,18 @@
 
 #include <stdatomic.h>
 
+#include "backend/crew.h"
 #include "backend/exec.h"
 #include "base/barrier.h"
 
 typedef struct mtx_cpu {
   mtx_backend base;
   const mtx_plan *plan;
-  int max_rows, n_threads;
+  int max_rows;
+  mtx_crew crew;                  // how many threads run a step
   float *dom[MTX_DOM_COUNT];      // memory of each domain's buffers
   int64_t cap[MTX_DOM_COUNT];     // rows of each domain
-  float *scratch;                 // n_threads * scratch_floats
+  float *scratch;                 // crew.n_max * scratch_floats
   size_t scratch_floats;
   // Expert lists of the MoE layer being run: slots sorted by expert.
   int32_t *slot_row, *slot_of;    // [slots]: row of a sorted slot; sorted place of (row, rank)
@@ -31,9 +33,13 @@ typedef struct mtx_work {
   const mtx_exec *x;
   int ith, nth;
   float *scratch;                 // this thread's
+  uint64_t *slept_ns;             // this thread's sleep at barriers so far
   _Atomic int32_t *ticket;        // of this plan step
   const mtx_step_desc *own;       // matmul: the step before it, whose rows this thread makes for itself, or NULL
 } mtx_work;
+
+// All threads of the step come together.
+static inline void mtx_cpu_meet(const mtx_work *w) { *w->slept_ns += mtx_barrier_wait(&w->c->barrier, (unsigned)w->nth); }
 
 enum { MTX_OWN_ROWS = 4 };        // most rows that every thread makes for itself instead of waiting for the others
 

@@ -211,7 +211,7 @@ void mtx_cpu_moe_route(const mtx_step_desc *s, const mtx_work *w) {
   for (int64_t r = a; r < b; r++)
     route_row(m, mtx_val_ptr(w->c, s->in[0]) + r * mtx_val_stride(w->c, s->in[0]), bias,
               mtx_val_ptr(w->c, s->out[0]) + r * mtx_val_stride(w->c, s->out[0]), w->c->slot_expert + r * m->n_used);
-  mtx_barrier_wait(&w->c->barrier, (unsigned)w->nth);
+  mtx_cpu_meet(w);
   if (w->ith == 0) build_lists(w->c, w->x, m);
 }
 
