@@ -304,3 +304,20 @@ function TestConfig:test_flags()
   lu.assertNil((config.parse_flags({ "--nope" })))
   lu.assertNil((config.parse_flags({ "--port" })))
 end
+
+-- One line of JSON per generation, whatever the sampler was given.
+TestTrace = {}
+
+function TestTrace:test_lines()
+  local path = os.tmpname()
+  local own = fixture.start({ trace = path })
+  local body = '{"model":"tiny","prompt":"@say{a}","logit_bias":[[5,false,3],[7,-2]],"dry_multiplier":1,"cfg_scale":2,"negative_prompt":"x"}'
+  lu.assertEquals(client.request(own.port, "POST", "/completion", body).status, 200)
+  fixture.stop(own)
+  local lines = {}
+  for line in io.lines(path) do lines[#lines + 1] = require("cjson").decode(line) end
+  os.remove(path)
+  lu.assertEquals({ #lines, lines[1].reason, lines[1].n_generated }, { 1, "stop", 1 })
+  lu.assertEquals(lines[1].sampler.logit_bias["7"], -2)
+  lu.assertEquals(lines[1].sampler.negative_prompt, "x")
+end

@@ -77,6 +77,16 @@ end
 
 local MAX_DEPTH = 300
 
+-- A table with numbers among its keys (of a script, a logit bias) as an object.
+local function with_text_keys(v)
+  local out = {}
+  for k, x in pairs(v) do
+    if type(k) ~= "string" and type(k) ~= "number" then error("the keys of a JSON object must be texts or numbers, not of type " .. type(k)) end
+    out[tostring(k)] = x
+  end
+  return out
+end
+
 local function encode(v, out, depth)
   local t = type(v)
   if t == "string" then
@@ -102,7 +112,10 @@ local function encode(v, out, depth)
       out[#out + 1] = #v == 0 and "[]" or "]"
     else
       local keys = {}
-      for k in pairs(v) do keys[#keys + 1] = k end
+      for k in pairs(v) do
+        if type(k) ~= "string" then return encode(with_text_keys(v), out, depth) end
+        keys[#keys + 1] = k
+      end
       table.sort(keys, key_less)
       local sep = "{"
       for _, k in ipairs(keys) do
