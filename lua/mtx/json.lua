@@ -19,6 +19,8 @@
 -- json.decode(text) -> value | nil, "message at line L column C"
 -- json.encode(value, options) -> text | nil, message
 -- json.object{} / json.object(k, v, ...), json.array{...}: make values by hand.
+local core = require("mtx.core")
+
 local json = {}
 
 local find, sub, byte, format = string.find, string.sub, string.byte, string.format
@@ -109,155 +111,23 @@ end
 
 -- Decoding ---------------------------------------------------------------
 
-local ESCAPES = { ['"'] = '"', ["\\"] = "\\", ["/"] = "/", b = "\b", f = "\f", n = "\n", r = "\r", t = "\t" }
-local LITERALS = { t = { "true", true }, f = { "false", false }, n = { "null", null } }
+local decode = core.json_decoder({ array = array_mt, bigint = bigint_mt, null = null, pairs = ordered_next, newindex = add_key })
 
-local function fail(pos, message) error({ json_pos = pos, message = message }, 0) end
-
--- Text of the escape whose backslash is at `pos`; second result: where to go on.
-local function decode_escape(text, pos)
-  local c = sub(text, pos + 1, pos + 1)
-  if ESCAPES[c] then return ESCAPES[c], pos + 2 end
-  if c ~= "u" then fail(pos, "unknown escape in string") end
-  local hex = text:match("^%x%x%x%x", pos + 2)
-  if not hex then fail(pos, "\\u needs four hexadecimal digits") end
-  local code, after = tonumber(hex, 16), pos + 6
-  if code >= 0xD800 and code <= 0xDBFF then
-    local low = text:match("^\\u([dD][c-fC-F]%x%x)", after)
-    if low then return utf8.char(0x10000 + ((code - 0xD800) << 10) + (tonumber(low, 16) - 0xDC00)), after + 6 end
-  end
-  if code >= 0xD800 and code <= 0xDFFF then return "\u{FFFD}", after end
-  return utf8.char(code), after
-end
-
--- The string whose opening quote is at pos - 1, found to hold more than plain text.
-local function decode_hard_string(text, pos)
-  local parts, n, start = {}, 0, pos
-  while true do
-    local at = find(text, '["\\\0-\31]', pos)
-    if not at then fail(start - 1, "string without an end") end
-    if at > pos then
-      n = n + 1
-      parts[n] = sub(text, pos, at - 1)
-    end
-    local c = byte(text, at)
-    if c == 34 then return concat(parts), at + 1 end
-    if c ~= 92 then fail(at, format("control character 0x%02x in string must be escaped", c)) end
-    n = n + 1
-    parts[n], pos = decode_escape(text, at)
-  end
-end
-
-local function decode_string(text, pos)
-  local at = find(text, '["\\\0-\31]', pos)
-  if at and byte(text, at) == 34 then return sub(text, pos, at - 1), at + 1 end
-  return decode_hard_string(text, pos)
-end
-
-local function decode_number(text, pos)
-  local _, stop = find(text, "^-?%d+", pos)
-  if not stop then fail(pos, "expected a value") end
-  if find(text, "^-?0%d", pos) then fail(pos, "a number must not start with 0") end
-  local c = byte(text, stop + 1)
-  if c == 46 or c == 101 or c == 69 then
-    local is_float = false
-    local _, dot = find(text, "^%.%d+", stop + 1)
-    if dot then stop, is_float = dot, true elseif c == 46 then fail(stop + 1, "digits must follow the point") end
-    local _, exp = find(text, "^[eE][+-]?%d+", stop + 1)
-    if exp then stop, is_float = exp, true
-    elseif find(text, "^[eE]", stop + 1) then fail(stop + 1, "digits must follow the exponent") end
-    if is_float then return tonumber(sub(text, pos, stop)), stop + 1 end
-  end
-  local digits = sub(text, pos, stop)
-  local n = tonumber(digits)
-  if math_type(n) ~= "integer" then n = setmetatable({ digits = digits }, bigint_mt) end
-  return n, stop + 1
-end
-
-local decode_value
-
-local function decode_object(text, pos, depth)
-  local obj, keys = new_object()
-  local n = 0
-  pos = find(text, "[^ \n\r\t]", pos) or #text + 1
-  if byte(text, pos) == 125 then return obj, pos + 1 end
-  while true do
-    if byte(text, pos) ~= 34 then fail(pos, "expected a key in double quotes") end
-    local key, value
-    key, pos = decode_string(text, pos + 1)
-    pos = find(text, "[^ \n\r\t]", pos) or #text + 1
-    if byte(text, pos) ~= 58 then fail(pos, "expected ':' after a key") end
-    value, pos = decode_value(text, pos + 1, depth)
-    -- A repeated key keeps its first place and takes the last value, as in Python.
-    if obj[key] == nil then
-      n = n + 1
-      keys[n] = key
-    end
-    rawset(obj, key, value)
-    pos = find(text, "[^ \n\r\t]", pos) or #text + 1
-    local c = byte(text, pos)
-    if c == 125 then return obj, pos + 1 end
-    if c ~= 44 then fail(pos, "expected ',' or '}'") end
-    pos = find(text, "[^ \n\r\t]", pos + 1) or #text + 1
-  end
-end
-
-local function decode_array(text, pos, depth)
-  local arr, n = setmetatable({}, array_mt), 0
-  pos = find(text, "[^ \n\r\t]", pos) or #text + 1
-  if byte(text, pos) == 93 then return arr, pos + 1 end
-  while true do
-    n = n + 1
-    arr[n], pos = decode_value(text, pos, depth)
-    pos = find(text, "[^ \n\r\t]", pos) or #text + 1
-    local c = byte(text, pos)
-    if c == 93 then return arr, pos + 1 end
-    if c ~= 44 then fail(pos, "expected ',' or ']'") end
-    pos = pos + 1
-  end
-end
-
-function decode_value(text, pos, depth)
-  local at = find(text, "[^ \n\r\t]", pos)
-  if not at then fail(#text + 1, "expected a value, found the end") end
-  local c = byte(text, at)
-  if c == 34 then return decode_string(text, at + 1) end
-  if c == 123 or c == 91 then
-    if depth >= json.max_depth then fail(at, "nested deeper than " .. json.max_depth) end
-    return (c == 123 and decode_object or decode_array)(text, at + 1, depth + 1)
-  end
-  local literal = LITERALS[sub(text, at, at)]
-  if literal then
-    local stop = at + #literal[1]
-    if sub(text, at, stop - 1) == literal[1] then return literal[2], stop end
-    fail(at, "unknown word")
-  end
-  return decode_number(text, at)
-end
-
-local function position(text, pos)
+local function failure(text, message, pos)
   local line, start = 1, 1
   for at in text:sub(1, pos - 1):gmatch("()\n") do line, start = line + 1, at + 1 end
-  return format("line %d column %d", line, pos - start + 1)
-end
-
-local function decode_document(text)
-  local ok, bad = utf8.len(text)
-  if not ok then fail(bad, "not UTF-8") end
-  local value, pos = decode_value(text, 1, 0)
-  local rest = find(text, "[^ \n\r\t]", pos)
-  if rest then fail(rest, "something follows the value") end
-  return value
+  return nil, format("invalid JSON: %s at line %d column %d", message, line, pos - start + 1)
 end
 
 --- Decodes one JSON document (RFC 8259, nothing more). On bad input: nil and a
 --- message with line and column (column counts bytes).
 function json.decode(text)
   if type(text) ~= "string" then error("json.decode: text must be a string", 2) end
-  local ok, result = pcall(decode_document, text)
-  if ok then return result end
-  if type(result) ~= "table" or not result.json_pos then error(result, 0) end
-  return nil, "invalid JSON: " .. result.message .. " at " .. position(text, result.json_pos)
+  local ok, bad = utf8.len(text)
+  if not ok then return failure(text, "not UTF-8", bad) end
+  local value, message, pos = decode(text, json.max_depth)
+  if message then return failure(text, message, pos) end
+  return value
 end
 
 -- Encoding ---------------------------------------------------------------
