@@ -157,9 +157,9 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
 	@BUILD=build/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh
 
 fuzz-bins: $(FUZZ_BIN)
-$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/libmtx.a
+$(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/bind/json.o $(BUILD)/libmtx.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LUA_CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
+	$(CC) $(CFLAGS) $(LUA_CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/obj/bind/json.o $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
 
 install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx

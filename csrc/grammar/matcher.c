@@ -97,7 +97,7 @@ mtx_code mtx_matcher_new(mtx_grammar *g, mtx_vocab_trie *trie, const mtx_matcher
   if (!MTX_VEC_GROW(&m->cur, v, 16, 1u << 20)) goto fail;
   m->start_rule = opts && opts->skip_ws ? g->ws_root : g->root;
   if (opts && opts->n_triggers) {
-    if ((code = mtx_trigger_new(opts, &m->trigger, err))) {
+    if ((code = mtx_trigger_new(opts, trie, &m->trigger, err))) {
       mtx_matcher_free(m);
       return code;
     }
@@ -289,7 +289,11 @@ static mtx_code accept_choosing(mtx_matcher *m, uint32_t id, mtx_err *err) {
   const size_t n = m->trie->offsets[id + 1] - m->trie->offsets[id];
   const mtx_trigger_state before = mtx_trigger_save(m->trigger);
   size_t taken = 0;
-  const mtx_opening opening = mtx_trigger_open(m->trigger, p, n, &taken);
+  mtx_opening opening = mtx_trigger_open(m->trigger, p, n, &taken);
+  if (opening == MTX_OPENING_PART && mtx_trigger_opens_whole(m->trigger)) {
+    mtx_trigger_constrain(m->trigger);
+    opening = MTX_OPENING_NO;
+  }
   if (opening == MTX_OPENING_WHOLE) {
     if (!free_allows(m, p + taken, n - taken)) {
       mtx_trigger_restore(m->trigger, before);

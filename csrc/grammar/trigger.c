@@ -16,6 +16,7 @@ struct mtx_trigger {
   uint16_t len[MTX_TRIGGER_MAX];
   char *opening;
   uint16_t n_opening;
+  bool opens_whole;  // a token of the vocabulary is the opening text
   bool scanned;
   uint32_t n_inside;  // the first ids hold a whole trigger and more, whatever came before
   MTX_VEC(uint32_t, ids);
@@ -35,6 +36,24 @@ static bool set_text(mtx_trigger *t, uint32_t i, const char *p, size_t n) {
   return true;
 }
 
+// The first node below `node` for byte c, or 0.
+static uint32_t child(const mtx_walk_node *nodes, uint32_t node, uint8_t c) {
+  uint32_t i = node + 1;
+  while (i < nodes[node].end && nodes[i].byte != c) i = nodes[i].end;
+  return i < nodes[node].end ? i : 0;
+}
+
+static bool has_token(const mtx_vocab_trie *v, const char *text, size_t n) {
+  uint32_t node = 0;
+  for (size_t k = 0; k < n && (k == 0 || node); k++) node = child(v->trie.nodes, node, (uint8_t)text[k]);
+  bool found = node && mtx_walk_trie_n_words(&v->trie, node) > 0;
+  for (uint32_t i = 0; i < v->n_control && !found; i++) {  // control tokens are not in the trie
+    const uint32_t id = v->control[i], at = v->offsets[id];
+    found = v->offsets[id + 1] - at == n && !memcmp(v->bytes + at, text, n);
+  }
+  return found;
+}
+
 static bool set_opening(mtx_trigger *t, const char *p, size_t n) {
   if (!(t->opening = malloc(n))) return false;
   memcpy(t->opening, p, n);
@@ -42,7 +61,7 @@ static bool set_opening(mtx_trigger *t, const char *p, size_t n) {
   return true;
 }
 
-mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_err *err) {
+mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, const mtx_vocab_trie *v, mtx_trigger **out, mtx_err *err) {
   *out = NULL;
   if (opts->n_triggers > MTX_TRIGGER_MAX)
     return mtx_fail(err, MTX_ELIMIT, "%zu triggers are too many; at most %d", opts->n_triggers, MTX_TRIGGER_MAX);
@@ -59,6 +78,7 @@ mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_er
       free(t);
       return mtx_fail(err, MTX_ENOMEM, "out of memory");
     }
+    t->opens_whole = v && has_token(v, t->opening, t->n_opening);
     t->s.choosing = true;
   }
   for (uint32_t i = 0; i < t->n; i++) {
@@ -82,6 +102,7 @@ mtx_trigger *mtx_trigger_copy(const mtx_trigger *o) {
   t->n = o->n;
   t->optional = o->optional;
   t->s = o->s;
+  t->opens_whole = o->opens_whole;
   if (o->opening && !set_opening(t, o->opening, o->n_opening)) {
     free(t);
     return NULL;
@@ -111,6 +132,13 @@ bool mtx_trigger_optional(const mtx_trigger *t) { return t->optional; }
 mtx_trigger_state mtx_trigger_save(const mtx_trigger *t) { return t->s; }
 void mtx_trigger_restore(mtx_trigger *t, mtx_trigger_state s) { t->s = s; }
 
+bool mtx_trigger_opens_whole(const mtx_trigger *t) { return t->opens_whole; }
+
+void mtx_trigger_constrain(mtx_trigger *t) {
+  t->s.choosing = false;
+  t->s.seen = true;
+}
+
 mtx_opening mtx_trigger_open(mtx_trigger *t, const char *p, size_t n, size_t *taken) {
   size_t blanks = 0;
   while (!t->s.opened && blanks < n && memchr(" \t\r\n", p[blanks], 4)) blanks++;
@@ -124,8 +152,7 @@ mtx_opening mtx_trigger_open(mtx_trigger *t, const char *p, size_t n, size_t *ta
     }
     if (k + 1 == n) return MTX_OPENING_PART;
   }
-  t->s.choosing = false;
-  t->s.seen = true;
+  mtx_trigger_constrain(t);
   return MTX_OPENING_NO;
 }
 
@@ -177,13 +204,6 @@ static bool scan(mtx_trigger *t, const mtx_vocab_trie *v) {
   return true;
 }
 
-// The first node below `node` for byte c, or 0.
-static uint32_t child(const mtx_walk_node *nodes, uint32_t node, uint8_t c) {
-  uint32_t i = node + 1;
-  while (i < nodes[node].end && nodes[i].byte != c) i = nodes[i].end;
-  return i < nodes[node].end ? i : 0;
-}
-
 // Tokens that begin with text[0..n) and have more bytes.
 static bool add_longer(mtx_trigger *t, const mtx_vocab_trie *v, const char *text, size_t n) {
   const mtx_walk_node *nodes = v->trie.nodes;
@@ -218,6 +238,7 @@ mtx_code mtx_trigger_opening_candidates(mtx_trigger *t, const mtx_vocab_trie *v,
   uint32_t node = 0;
   for (size_t k = 0; k < left && (k == 0 || node); k++) {
     node = child(nodes, node, (uint8_t)text[k]);
+    if (t->opens_whole && k + 1 < left) continue;
     for (uint32_t i = node ? nodes[node].tok : 0; node && i < nodes[node + 1].tok; i++)
       if (!add_id(t, v->trie.order[i])) return MTX_ENOMEM;
   }
@@ -225,7 +246,7 @@ mtx_code mtx_trigger_opening_candidates(mtx_trigger *t, const mtx_vocab_trie *v,
   for (uint32_t i = 0; i < v->n_control; i++) {
     const uint32_t id = v->control[i];
     const size_t len = v->offsets[id + 1] - v->offsets[id], both = len < left ? len : left;
-    if (both && !memcmp(v->bytes + v->offsets[id], text, both) && !add_id(t, id)) return MTX_ENOMEM;
+    if (both >= (t->opens_whole ? left : 1) && !memcmp(v->bytes + v->offsets[id], text, both) && !add_id(t, id)) return MTX_ENOMEM;
   }
   *ids = t->ids;
   *n = t->n_ids;

@@ -20,7 +20,8 @@ typedef struct {
   uint16_t at[MTX_TRIGGER_MAX];  // bytes of each trigger matched so far
 } mtx_trigger_state;
 
-mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, mtx_trigger **out, mtx_err *err);
+// v: the vocabulary, or NULL.
+mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, const mtx_vocab_trie *v, mtx_trigger **out, mtx_err *err);
 mtx_trigger *mtx_trigger_copy(const mtx_trigger *t);  // NULL: out of memory
 void mtx_trigger_free(mtx_trigger *t);
 
@@ -31,6 +32,10 @@ bool mtx_trigger_waiting(const mtx_trigger *t);
 // text follows. NO: no free text will come; the trigger counts as seen.
 mtx_opening mtx_trigger_open(mtx_trigger *t, const char *p, size_t n, size_t *taken);
 bool mtx_trigger_optional(const mtx_trigger *t);
+// A token of the vocabulary is the opening text: a model that has it does not spell it out.
+bool mtx_trigger_opens_whole(const mtx_trigger *t);
+// No free text: constrained from here on.
+void mtx_trigger_constrain(mtx_trigger *t);
 // Takes bytes up to and with the one that completes a trigger; returns how many.
 size_t mtx_trigger_feed(mtx_trigger *t, const char *p, size_t n);
 mtx_trigger_state mtx_trigger_save(const mtx_trigger *t);

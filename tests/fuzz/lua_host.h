@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// A fuzz target written in Lua: `setup` (Lua source, defined before this is included)
+// A fuzz target written in Lua (mtx.core holds only the JSON decoder there): `setup` (Lua source, defined before this is included)
 // returns a function of the input; an error that it lets out is a finding.
 #include <lauxlib.h>
 #include <lua.h>
@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include "bind/core.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -20,11 +22,20 @@ static void on_line(lua_State *L, lua_Debug *ar) {
   if (!++counters[h >> 16]) counters[h >> 16] = 255;
 }
 
+static int open_core(lua_State *L) {
+  lua_newtable(L);
+  mtx_bind_json(L);
+  lua_setfield(L, -2, "json_decoder");
+  return 1;
+}
+
 static lua_State *state(void) {
   static lua_State *L;
   if (L) return L;
   L = luaL_newstate();
   luaL_openlibs(L);
+  luaL_requiref(L, "mtx.core", open_core, 0);
+  lua_pop(L, 1);
   if (luaL_loadstring(L, setup) || lua_pcall(L, 0, 1, 0)) {
     fprintf(stderr, "set-up: %s\n", lua_tostring(L, -1));
     exit(2);

@@ -64,6 +64,10 @@ core.engine = {}
 ---@return mtx.engine|nil, string?, string?
 function core.engine.open(model, options) end
 
+---The C half of mtx.json: shapes {array, bigint, null, pairs, newindex} ->
+---decode(text, max_depth) -> value | nil, message, position.
+function core.json_decoder(shapes) end
+
 core.gguf = {}
 ---Opens a GGUF file (and its shards). Options: vocab_only.
 ---@return mtx.gguf|nil, string?, string?
