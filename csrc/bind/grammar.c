@@ -25,12 +25,25 @@ static handle *push_handle(lua_State *L) {
   return h;
 }
 
+// gbnf(text [, {rule = JSON Schema text}]) -> grammar
 static int l_grammar_gbnf(lua_State *L) {
-  size_t n;
+  size_t n, n_schemas = 0;
   const char *text = luaL_checklstring(L, 1, &n);
+  mtx_schema_rule *rules = NULL;
+  if (!lua_isnoneornil(L, 2)) {
+    luaL_checktype(L, 2, LUA_TTABLE);
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) n_schemas++;
+    rules = mtx_scratch(L, n_schemas * sizeof *rules);
+    mtx_schema_rule *r = rules;
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1), r++) {
+      luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING, 2, "a table of rule = schema text is needed");
+      r->name = lua_tolstring(L, -2, &r->name_len);  // the table keeps both alive
+      r->text = lua_tolstring(L, -1, &r->len);
+    }
+  }
   handle *h = push_handle(L);
   mtx_err err;
-  return mtx_grammar_compile_gbnf(text, n, &h->g, &err) == MTX_OK ? 1 : mtx_bind_fail(L, &err);
+  return mtx_grammar_compile_mixed(text, n, rules, n_schemas, NULL, &h->g, &err) == MTX_OK ? 1 : mtx_bind_fail(L, &err);
 }
 
 static int l_grammar_regex(lua_State *L) {

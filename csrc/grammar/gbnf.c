@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "grammar/build.h"
+#include "grammar/schema.h"
 #include "grammar/text.h"
 
 #define MAX_NESTING 200
@@ -422,7 +423,8 @@ static void read_rule(gbnf *p) {
   skip_space(p, true);
 }
 
-mtx_code mtx_grammar_compile_gbnf(const char *text, size_t len, mtx_grammar **out, mtx_err *err) {
+mtx_code mtx_grammar_compile_mixed(const char *text, size_t len, const mtx_schema_rule *schemas, size_t n_schemas,
+                                   const mtx_schema_opts *opts, mtx_grammar **out, mtx_err *err) {
   *out = NULL;
   if (len > MTX_GRAMMAR_MAX_TEXT_BYTES)
     return mtx_fail(err, MTX_ELIMIT, "the grammar has more than %u bytes", MTX_GRAMMAR_MAX_TEXT_BYTES);
@@ -439,13 +441,24 @@ mtx_code mtx_grammar_compile_gbnf(const char *text, size_t len, mtx_grammar **ou
   uint32_t root = b.code ? 0 : find_rule(&p, "root", 4);
   if (!b.code && !b.rules[root].defined)
     mtx_gb_fail(&b, MTX_EFORMAT, 0, "the grammar has no rule named root");
+  mtx_code code = MTX_OK;
+  for (size_t i = 0; i < n_schemas && !b.code && !code; i++) {
+    uint32_t r = find_rule(&p, schemas[i].name, schemas[i].name_len);
+    if (b.code) break;
+    if (b.rules[r].defined)
+      mtx_gb_fail(&b, MTX_EINVAL, 0, "rule %.*s is a schema and is also defined", (int)schemas[i].name_len, schemas[i].name);
+    else
+      code = mtx_schema_define(&b, r, schemas[i].text, schemas[i].len, opts, err);
+  }
   free(p.table);
   free(p.stack);
-  mtx_grammar *g = NULL;
-  mtx_code code = mtx_gb_finish(&b, root, &g, err);
+  if (!code) code = mtx_gb_finish(&b, root, out, err);
   mtx_gb_fini(&b);
-  *out = g;
   return code;
+}
+
+mtx_code mtx_grammar_compile_gbnf(const char *text, size_t len, mtx_grammar **out, mtx_err *err) {
+  return mtx_grammar_compile_mixed(text, len, NULL, 0, NULL, out, err);
 }
 
 mtx_code mtx_grammar_compile_choice(const char *const *choices, const size_t *lens, size_t n, mtx_grammar **out,

@@ -70,6 +70,14 @@ typedef struct mtx_schema_opts {
 mtx_code mtx_grammar_compile_json_schema(const char *text, size_t len, const mtx_schema_opts *opts,
                                          mtx_grammar **out, mtx_err *err);
 
+// GBNF whose rules `name` are JSON Schemas: the text uses them and defines them nowhere.
+typedef struct mtx_schema_rule {
+  const char *name, *text;
+  size_t name_len, len;
+} mtx_schema_rule;
+mtx_code mtx_grammar_compile_mixed(const char *text, size_t len, const mtx_schema_rule *schemas, size_t n_schemas,
+                                   const mtx_schema_opts *opts, mtx_grammar **out, mtx_err *err);
+
 // What the grammar does not enforce, one sentence each; borrowed from g.
 size_t mtx_grammar_n_warnings(const mtx_grammar *g);
 const char *mtx_grammar_get_warning(const mtx_grammar *g, size_t i);

@@ -445,18 +445,13 @@ static void shared_blanks(mtx_sc *s) {
   s->colon = mtx_gx_cat(b, (mtx_gx[]){s->blank, mtx_gx_lit(b, ":", 1), s->space}, 3);
 }
 
-mtx_code mtx_grammar_compile_json_schema(const char *text, size_t len, const mtx_schema_opts *opts, mtx_grammar **out,
-                                         mtx_err *err) {
-  *out = NULL;
+mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const char *text, size_t len, const mtx_schema_opts *opts, mtx_err *err) {
   if (len > MTX_GRAMMAR_MAX_TEXT_BYTES)
     return mtx_fail(err, MTX_ELIMIT, "the schema has more than %u bytes", MTX_GRAMMAR_MAX_TEXT_BYTES);
   mtx_json j;
   mtx_code code = mtx_json_parse(text, len, &j, err);
   if (code) return code;
-  mtx_gb b;
-  mtx_gb_init(&b);
-  b.cycle = "schema: $ref leads back to itself without any content (at %.*s)";
-  mtx_sc s = {.b = &b, .j = &j};
+  mtx_sc s = {.b = b, .j = &j};
   if (opts) s.opts = *opts;
   uint32_t version = j.nodes[0].kind == MTX_JSON_OBJECT ? mtx_json_get(&j, 0, "$schema") : MTX_JSON_NONE;
   if (version != MTX_JSON_NONE && j.nodes[version].kind == MTX_JSON_STRING)
@@ -464,15 +459,25 @@ mtx_code mtx_grammar_compile_json_schema(const char *text, size_t len, const mtx
   shared_blanks(&s);
   sc_conj c = {.n = 1, .v = {SC_PART(0, SC_ALL)}};
   mtx_gx value = sc_value(&s, &c, "value", 5);
-  uint32_t root = mtx_gb_rule(&b, "root", 4);
-  mtx_gb_define(&b, root, value);
+  mtx_gb_define(b, rule, value);
   build_all(&s);
-  code = mtx_gb_finish(&b, root, out, err);
-  mtx_gb_fini(&b);
   mtx_json_fini(&j);
   free(s.parts);
   free(s.memos);
   free(s.hash);
   free(s.lengths);
+  return MTX_OK;
+}
+
+mtx_code mtx_grammar_compile_json_schema(const char *text, size_t len, const mtx_schema_opts *opts, mtx_grammar **out,
+                                         mtx_err *err) {
+  *out = NULL;
+  mtx_gb b;
+  mtx_gb_init(&b);
+  b.cycle = "schema: $ref leads back to itself without any content (at %.*s)";
+  uint32_t root = mtx_gb_rule(&b, "root", 4);
+  mtx_code code = mtx_schema_define(&b, root, text, len, opts, err);
+  if (!code) code = mtx_gb_finish(&b, root, out, err);
+  mtx_gb_fini(&b);
   return code;
 }

@@ -109,4 +109,7 @@ bool sc_holds(mtx_sc *s, uint32_t value, uint32_t schema, int depth);
 // Can no value satisfy both schemas? false also when that is not known.
 bool sc_disjoint(mtx_sc *s, uint32_t x, uint32_t y, int depth);
 
+// Defines rule as what the schema allows. A failure of reading the text is returned; one of building stays in b.
+mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const char *text, size_t len, const mtx_schema_opts *opts, mtx_err *err);
+
 #endif

@@ -94,9 +94,10 @@ function core.tokenizer.valid_utf8(text) end
 function core.tokenizer.repair_utf8(text) end
 
 core.grammar = {}
----Compiles a GBNF text; the start rule is "root".
+---Compiles a GBNF text; the start rule is "root". schemas: {rule = JSON Schema text}, rules that the text uses
+---and does not define.
 ---@return mtx.grammar|nil, string?, string?
-function core.grammar.gbnf(text) end
+function core.grammar.gbnf(text, schemas) end
 ---Compiles a JSON Schema text. Options: ws (space, none, any); strict: refuse what cannot
 ---be enforced; any_order: required keys in any order; open_types: without `type` every type.
 ---@return mtx.grammar|nil, string?, string?
