@@ -315,7 +315,7 @@ function submit(job, choice, tokens)
   s.seed = (job.sampler.seed + choice.index + (choice.round or 0) * 1000003) & 0x7fffffff
   local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
     grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil,
-    grammar_opening = not choice.round and job.grammar_opening or nil, logprobs = req.logprobs,
+    grammar_opening = not choice.round and job.grammar_opening or nil, grammar_optional = job.grammar_optional, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = cache_key(job),
     ignore_eos = req.ignore_eos or false, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
@@ -356,7 +356,7 @@ local function start_once(ctx, req, sink)
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
-  job.grammar, job.triggers, job.grammar_opening = ctx.grammar(loaded, req)
+  job.grammar, job.triggers, job.grammar_opening, job.grammar_optional = ctx.grammar(loaded, req)
   if sampler.script then
     if not ctx.script then check.fail(400, "sampler: the server runs no script, so it has no samplers by name", { param = "sampler" }) end
     job.sampler_script = ctx.script:sampler(sampler.script, sampler.script_options)

@@ -55,12 +55,13 @@ local CASES = {
   { "kimi", '<|tool_calls_section_begin|><|tool_call_begin|>functions.get:0<|tool_call_argument_begin|>{"city": "Oslo"}<|tool_call_end|>'
     .. "<|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>", "", "", { OSLO, { "now", "{}" } } },
   { "solar", '<|tool_calls|><|tool_call:begin|>abc<|tool_call:name|>get<|tool_call:args|>{"city": "Oslo"}<|tool_call:end|><|tool_call:begin|>abd<|tool_call:name|>now<|tool_call:args|>{}<|tool_call:end|>',
-    "<|tool_calls|>", "", { OSLO, { "now", "{}" } } },
+    "", "", { OSLO, { "now", "{}" } } },
   { "glm", "<tool_call>get\n<arg_key>city</arg_key>\n<arg_value>1 <b></arg_value>\n<arg_key>n</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call>", "", "",
     { { "get", '{"city":"1 <b>","n":3}' }, { "now", "{}" } } },
   { "glm", "x<tool_call>get<arg_key>maybe</arg_key><arg_value>null</arg_value><arg_key>pick</arg_key><arg_value>1</arg_value></tool_call>", "x", "",
     { { "get", '{"maybe":null,"pick":"1"}' } } },
-  { "hunyuan", "<tool_call:opensource>get<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Oslo</arg_value:opensource>\n</tool_call:opensource>", "", "", { TWO } },
+  { "hunyuan", "<tool_calls:opensource>\n<tool_call:opensource>get<tool_sep:opensource>\n<arg_key:opensource>city</arg_key:opensource>\n<arg_value:opensource>Oslo</arg_value:opensource>\n"
+    .. "</tool_call:opensource>\n<tool_call:opensource>now<tool_sep:opensource>\n</tool_call:opensource>\n</tool_calls:opensource>", "", "", { TWO, { "now", "{}" } } },
   { "qwen_xml", "I will.\n\n<tool_call>\n<function=get>\n<parameter=city>\nOslo <b>\n\"x\"\n</parameter>\n<parameter=list>\n[1, 2]\n</parameter>\n<parameter=ref>\n12\n</parameter>\n"
     .. "<parameter=deep>\nTrue\n</parameter>\n<parameter=any>\n{'a': [1, 'x']}\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>", "I will.", "",
     { { "get", '{"city":"Oslo <b>\\n\\"x\\"","list":[1, 2],"ref":"12","deep":true,"any":"{\'a\': [1, \'x\']}"}' }, { "now", "{}" } } },
@@ -249,7 +250,7 @@ end
 function TestParse:test_control_tokens()
   local ids = { ["[TOOL_CALLS]"] = 5, ["[ARGS]"] = 6, ["[THINK]"] = 7, ["[/THINK]"] = 8 }
   local p = parse.new({ template = "[TOOL_CALLS] [THINK]", tools = TOOLS })
-  local shown = p:control_tokens(function(mark) return ids[mark] end, function(id) return id ~= 6 end)
+  local shown = p:control_tokens({ find = function(_, mark) return ids[mark] end, attr = function(_, id) return { control = id ~= 6 } end })
   table.sort(shown)
   lu.assertEquals(shown, { 5, 7, 8 })
 end

@@ -199,7 +199,7 @@ function calls.python(p, closes)
   end)
 end
 
--- Calls in a section: each begins with `begin`, is read by one(p) and ends with `close`; `section` ends them all.
+-- Calls in a section: each begins with `begin`, is read by one(p) and ends with `close` (nil: one(p) reads that); `section` ends them all.
 function calls.section(p, begin, close, section, one)
   local r, n = p.r, 0
   while true do
@@ -207,8 +207,10 @@ function calls.section(p, begin, close, section, one)
     if r:try(section) then return n > 0 end
     if not r:try(begin) then return n > 0 and r:peek() == "" end
     if not one(p) then return false end
-    r:space()
-    if not r:try(close) then return r:peek() == "" end
+    if close then
+      r:space()
+      if not r:try(close) then return r:peek() == "" end
+    end
     n = n + 1
   end
 end

@@ -102,10 +102,11 @@ add({ name = "kimi", open = { "<|tool_calls_section_begin|>" }, detect = has("<|
   read = function(p) return calls.section(p, "<|tool_call_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>", kimi_call) end })
 
 -- Solar: an id, the name, the JSON.
-add({ name = "solar", open = { "<|tool_call:begin|>" }, inner = { "<|tool_calls|>", "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>" },
+add({ name = "solar", open = { "<|tool_calls|>", "<|tool_call:begin|>" }, inner = { "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>" },
   detect = has("<|tool_call:begin|>", "<|tool_call:args|>"),
-  read = function(p)
+  read = function(p, mark)
     local r = p.r
+    if mark == "<|tool_calls|>" and not r:try("<|tool_call:begin|>") then return false end
     local id = r:before({ "<|tool_call:name|>" }, calls.NAME_BYTES)
     local name = id and r:before({ "<|tool_call:args|>" }, calls.NAME_BYTES)
     if not name or not calls.named(p, name) then return false end
@@ -116,9 +117,10 @@ add({ name = "solar", open = { "<|tool_call:begin|>" }, inner = { "<|tool_calls|
 -- GLM 4.5 on, Laguna, Ling, Spark; Hunyuan 3 under longer tags.
 add({ name = "glm", open = { "<tool_call>" }, inner = { "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>" }, detect = has("<arg_key>", "<tool_call>"),
   read = tagged.pairs_reader({ key = "<arg_key>", key_close = "</arg_key>", value = "<arg_value>", value_close = "</arg_value>", close = "</tool_call>" }) })
-add({ name = "hunyuan", open = { "<tool_call:opensource>" }, detect = has("tool_call:opensource"),
-  read = tagged.pairs_reader({ sep = "<tool_sep:opensource>", key = "<arg_key:opensource>", key_close = "</arg_key:opensource>",
-    value = "<arg_value:opensource>", value_close = "</arg_value:opensource>", close = "</tool_call:opensource>" }) })
+local hunyuan_call = tagged.pairs_reader({ sep = "<tool_sep:opensource>", key = "<arg_key:opensource>", key_close = "</arg_key:opensource>",
+  value = "<arg_value:opensource>", value_close = "</arg_value:opensource>", close = "</tool_call:opensource>" })
+add({ name = "hunyuan", open = { "<tool_calls:opensource>" }, detect = has("<tool_sep{}>"),
+  read = function(p) return calls.section(p, "<tool_call:opensource>", nil, "</tool_calls:opensource>", hunyuan_call) end })
 
 -- Seed-OSS, and Qwen3-Coder, Qwen 3.5, Nemotron 3, Step 3.5, whose values stand on lines of their own.
 local function xml(frame, pad)

@@ -51,20 +51,22 @@ function parse.opened(template, prompt)
   return pair ~= nil and thoughts.opened(pair, prompt)
 end
 
--- The control tokens of a vocabulary whose text the parser must see: their ids.
--- find(text) -> id | nil, is_control(id).
-function Parser:control_tokens(find, is_control)
-  local ids, seen = {}, {}
-  local pair = self.thoughts or {}
-  for _, list in ipairs({ self.marks, self.format and self.format.inner or {}, { pair.open, pair.close } }) do
-    for _, mark in ipairs(list) do
-      local id = find(mark)
-      if id and is_control(id) and not seen[id] then
-        seen[id] = true
-        ids[#ids + 1] = id
-      end
+-- The marks of a format and of thoughts that are control tokens: {mark = id}. tok: a tokenizer, or nil.
+function parse.control_marks(format, pair, tok)
+  local out = {}
+  for _, list in ipairs({ format and format.open or {}, format and format.inner or {}, pair and { pair.open, pair.close } or {} }) do
+    for _, mark in ipairs(tok and list or {}) do
+      local id = tok:find(mark)
+      if id and tok:attr(id).control then out[mark] = id end
     end
   end
+  return out
+end
+
+-- The control tokens whose text the parser must see: their ids.
+function Parser:control_tokens(tok)
+  local ids = {}
+  for _, id in pairs(parse.control_marks(self.format, self.thoughts, tok)) do ids[#ids + 1] = id end
   return ids
 end
 

@@ -93,15 +93,14 @@ function tagged.pairs_reader(f)
     r:space()
     if r:peek() == "{" then return calls.json(p, { f.close }) end
     local name = calls.valid_name(r:run("[%s<]", nil, calls.NAME_BYTES))
-    if not name then return false end
-    if f.sep then r:try(f.sep) end
+    if not name or (f.sep and not r:try(f.sep)) then return false end
     local first = true
     while true do
       r:space()
-      local done = r:try(f.close)
-      if not done and not r:try(f.key) then return false end
+      local more = r:try(f.key)
+      if not more and not r:try(f.close) then return false end
       if first then p:begin(name) end
-      if done then return end_call(p, first) end
+      if not more then return end_call(p, first) end
       local key = r:before({ f.key_close }, calls.NAME_BYTES)
       r:space()
       if not key or key == "" or not r:try(f.value) then return false end

@@ -10,7 +10,7 @@ local PAIRS = {
   { open = "[THINK]", close = "[/THINK]", after = "" },
   { open = "<seed:think>", close = "</seed:think>" },
   { open = "<mm:think>", close = "</mm:think>" },
-  { open = "<think:opensource>", close = "</think:opensource>" },
+  { open = "<think:opensource>", close = "</think:opensource>", sign = "<think{}>" },
   { open = "<|START_THINKING|>", close = "<|END_THINKING|>", after = "" },
   { open = "<|channel>thought", close = "<channel|>", sign = "<|channel>thought", anywhere = true, after = "" },
   { open = "Here are my reasoning steps:", close = "[BEGIN FINAL RESPONSE]", sign = "[BEGIN FINAL RESPONSE]" },

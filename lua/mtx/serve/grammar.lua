@@ -2,6 +2,7 @@
 -- What a request's answer must look like -> a compiled grammar and, for models
 -- that think first, the text after which it holds. Formats, tool_choice and GBNF
 -- all come together here; nothing is asked for and then silently not enforced.
+local call_grammar = require("mtx.parse.call_grammar")
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local json = require("mtx.json")
@@ -12,81 +13,125 @@ local grammar = {}
 -- Compiled grammars kept per model.
 local KEEP = 64
 
--- A schema for one call of this tool. Its definitions move to the root, where
+local function sorted(t)
+  local keys = {}
+  for k in pairs(t) do keys[#keys + 1] = k end
+  table.sort(keys)
+  return keys
+end
+
+-- A schema for one call of this tool as bare JSON. Its definitions move to the root, where
 -- "#/$defs/..." looks for them.
 local function call_schema(tool, root)
   local f = tool["function"]
-  local params = f.parameters
-  if not json.is_object(params) then params = json.object("type", "object") end
-  local copy = json.object()
-  for k, v in pairs(params) do
-    if (k == "$defs" or k == "definitions") and json.is_object(v) then
+  local copy = call_grammar.closed(f.parameters)
+  for _, k in ipairs({ "$defs", "definitions" }) do
+    if json.is_object(copy[k]) then
       root[k] = root[k] or json.object()
-      for name, def in pairs(v) do root[k][name] = def end
-    else
-      copy[k] = v
+      for name, def in pairs(copy[k]) do root[k][name] = def end
+      copy[k] = nil
     end
   end
-  if copy.type == nil then copy.type = "object" end
-  -- Weak models fill free objects with inventions: what the tool does not name is not sent.
-  if copy.additionalProperties == nil and json.is_object(copy.properties) then copy.additionalProperties = false end
   return json.object("type", "object", "properties", json.object("name", json.object("const", f.name), "arguments", copy),
     "required", json.array({ "name", "arguments" }), "additionalProperties", false)
 end
 
-local function any_object() return json.object("type", "object") end
-
--- The JSON Schema a request asks for, or nil: {schema = table, bare = only a call may come}.
-local function schema_of(req)
+-- What the request asks for: {answer = JSON Schema of the text | nil, tools = those that may be called | nil,
+-- forced = only calls may come}; nil when it asks for nothing.
+local function asked(req)
   local choice = req.tools and req.tool_choice
   local forced = choice == "required" or type(choice) == "table"
   local format = req.format
-  local own = format and (format.kind == "schema" and format.schema or format.kind == "json" and any_object())
-  if not forced and not own then return nil end
-  if not forced and (not req.tools or choice == "none") then return own end
+  local answer = format and (format.kind == "schema" and format.schema or format.kind == "json" and json.object("type", "object")) or nil
+  local tools
+  if req.tools and choice ~= "none" then
+    tools = {}
+    for _, tool in ipairs(req.tools) do
+      if type(choice) ~= "table" or tool["function"].name == choice.name then tools[#tools + 1] = tool end
+    end
+  end
+  if not answer and not tools then return nil end
+  return { answer = not forced and answer or nil, tools = tools, forced = forced }
+end
+
+-- Calls as bare JSON objects, for templates that teach no format.
+local function bare_schema(want)
+  if not want.tools then return want.answer end
   local root = json.object("anyOf", json.array())
-  if own and not forced then root.anyOf[1] = own end
-  for _, tool in ipairs(req.tools) do
-    if type(choice) ~= "table" or tool["function"].name == choice.name then root.anyOf[#root.anyOf + 1] = call_schema(tool, root) end
-  end
-  return root, forced
+  root.anyOf[1] = want.answer
+  for _, tool in ipairs(want.tools) do root.anyOf[#root.anyOf + 1] = call_schema(tool, root) end
+  return root
 end
 
--- kind: gbnf, schema or strict (a schema that is refused when a part of it cannot be enforced)
-local function compile(kind, text)
-  local g, message
-  if kind == "gbnf" then g, message = core.grammar.gbnf(text) else g, message = core.grammar.schema(text, { strict = kind == "strict" }) end
-  if not g then check.fail(400, "the " .. (kind == "gbnf" and "grammar" or "schema") .. " cannot be used: " .. tostring(message)) end
-  return g
+local function control_marks(loaded, format)
+  return parse.control_marks(format, parse.thoughts(loaded.template), loaded.model and loaded.model.tok)
 end
 
--- loaded model, request -> grammar, triggers (list or nil), opening (text or nil: only after it a
--- trigger is waited for), or nil when the answer is free. Sets req.bare_call when the whole answer is one tool call.
--- warn(text), if given, hears of every keyword of a new schema that is not enforced.
-function grammar.of(loaded, req, warn)
-  local kind, text, forced = nil, nil, nil
-  if req.format and req.format.kind == "gbnf" then
-    kind, text = "gbnf", req.format.text
-  else
-    local schema
-    schema, forced = schema_of(req)
-    if not schema then return nil end
-    -- beside tools the schema is one of several forms an answer may take
-    kind, text = req.format and req.format.strict and schema == req.format.schema and "strict" or "schema", json.encode(schema)
-    if not text then check.fail(400, "the schema cannot be used") end
-  end
+-- kind: gbnf (schemas: its rules that are schemas), schema or strict (a schema that is refused when a part of it cannot be
+-- enforced). warn(text), if given, hears of every keyword of a new schema that is not enforced. -> grammar | nil, message
+local function compile(loaded, warn, kind, text, schemas)
   local cache = loaded.grammars
   if not cache or cache.n >= KEEP then
     cache = { n = 0, by_text = {} }
     loaded.grammars = cache
   end
-  local g = cache.by_text[kind .. text]
-  if not g then
-    g = compile(kind, text)
-    for _, line in ipairs(warn and g:warnings() or {}) do warn(line) end
-    cache.by_text[kind .. text], cache.n = g, cache.n + 1
+  local key = { kind, text }
+  for _, name in ipairs(schemas and sorted(schemas) or {}) do key[#key + 1] = name .. schemas[name] end
+  key = table.concat(key, "\0")
+  local g, message = cache.by_text[key], nil
+  if g then return g end
+  if kind == "gbnf" then g, message = core.grammar.gbnf(text, schemas) else g, message = core.grammar.schema(text, { strict = kind == "strict" }) end
+  if not g then return nil, "the " .. (kind == "gbnf" and not schemas and "grammar" or "schema") .. " cannot be used: " .. tostring(message) end
+  for _, line in ipairs(warn and g:warnings() or {}) do warn(line) end
+  cache.by_text[key], cache.n = g, cache.n + 1
+  return g
+end
+
+-- The grammar of want in the format's own form, or as bare JSON when it has none. -> grammar | nil, message
+local function constrained(loaded, req, want, format, warn)
+  local strict = want.answer and not want.tools and req.format.strict -- beside tools the schema is one of several forms an answer may take
+  local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, answer = want.answer,
+    parallel = req.parallel_tool_calls, control = control_marks(loaded, format) })
+  if text and not strict then return compile(loaded, warn, "gbnf", text, schemas) end
+  local schema = json.encode(bare_schema(want))
+  if not schema then return nil, "the schema cannot be used" end
+  req.bare_call = want.forced or nil
+  local g, message = compile(loaded, warn, strict and "strict" or "schema", schema)
+  if g and text then return compile(loaded, warn, "gbnf", text, schemas) end
+  return g, message
+end
+
+-- Free text until the format's mark opens a call, which is then held to its form. A thought may
+-- hold the mark as text, so a model that thinks is left alone. -> grammar, {mark} | nil
+local function lazy(loaded, req, want, format, warn)
+  if req.task ~= "chat" or (loaded.can.thinking and req.think ~= false) then return nil end
+  for _, mark in ipairs(format.open) do
+    local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, mark = mark,
+      parallel = req.parallel_tool_calls, control = control_marks(loaded, format) })
+    local g = text and compile(loaded, warn, "gbnf", text, schemas) -- a tool whose schema cannot be held is called freely
+    if g then return g, { mark } end
   end
-  req.bare_call = forced or nil
+end
+
+-- loaded model, request -> grammar, triggers (list or nil: free text until one of them), opening (text or nil: the free text
+-- is entered only by it), optional (the answer may end in the free text); nil when the answer is free. Sets
+-- req.bare_call when the whole answer is one bare JSON call.
+-- warn(text), if given, hears of every keyword of a new schema that is not enforced.
+function grammar.of(loaded, req, warn)
+  local g, message
+  if req.format and req.format.kind == "gbnf" then
+    g, message = compile(loaded, warn, "gbnf", req.format.text)
+  else
+    local want, format = asked(req), parse.detect(not req.raw and loaded.template or nil)
+    if not want then return nil end
+    if not want.answer and not want.forced then
+      local triggers
+      g, triggers = lazy(loaded, req, want, format, warn)
+      return g, triggers, nil, g and true or nil
+    end
+    g, message = constrained(loaded, req, want, format, warn)
+  end
+  if not g then check.fail(400, message) end
   local pair = req.task == "chat" and loaded.can.thinking and req.think ~= false and parse.thoughts(loaded.template)
   if not pair then return g end
   return g, { pair.close }, not parse.opened(loaded.template, req.rendered or "") and pair.open or nil

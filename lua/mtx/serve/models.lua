@@ -99,7 +99,7 @@ function models.parser(loaded, req)
   local p = parse.new({ template = loaded.template, format = format, tools = calls and req.tools or nil, bare = req.bare_call,
     think = think and (req.think == false and "drop" or true) or false, opened = think and parse.opened(loaded.template, req.rendered or "") })
   local tok = loaded.model.tok
-  if tok then p.shown = p:control_tokens(function(mark) return tok:find(mark) end, function(id) return tok:attr(id).control end) end
+  if tok then p.shown = p:control_tokens(tok) end
   return p
 end
 
