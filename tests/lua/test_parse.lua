@@ -262,7 +262,7 @@ function TestParse:test_templates_tell_their_format()
     ["deepseek-ai-DeepSeek-R1-Distill-Qwen-32B"] = "deepseek", ["deepseek-ai-DeepSeek-V3.2"] = "dsml", ["deepseek-ai-DeepSeek-V4"] = "dsml", ["Kimi-K2-Instruct"] = "kimi",
     ["GLM-4.6"] = "glm", ["GLM-4.7-Flash"] = "glm", ["Qwen3-Coder"] = "qwen_xml", ["Qwen3.5-4B"] = "qwen_xml", ["NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"] = "qwen_xml",
     ["ByteDance-Seed-OSS"] = "seed", ["MiniMax-M2"] = "minimax", ["MiniMax-M1"] = "tool_calls", ["meta-llama-Llama-3.1-8B-Instruct"] = "llama3",
-    ["meta-llama-Llama-3.2-3B-Instruct"] = "generic", ["CohereForAI-c4ai-command-r7b-12-2024-tool_use"] = "cohere", ["CohereForAI-c4ai-command-r-plus-tool_use"] = "command_r",
+    ["meta-llama-Llama-3.2-3B-Instruct"] = "llama3", ["CohereForAI-c4ai-command-r7b-12-2024-tool_use"] = "cohere", ["CohereForAI-c4ai-command-r-plus-tool_use"] = "command_r",
     ["LFM2.5-8B-A1B"] = "lfm2", ["LFM2-8B-A1B"] = "lfm2", ["ibm-granite-granite-3.3-2B-Instruct"] = "granite", ["openai-gpt-oss-120b"] = "harmony", ["google-gemma-4-31B-it"] = "gemma4",
     ["vocab-gemma-4"] = "gemma4", ["meetkai-functionary-medium-v3.1"] = "functionary", ["meetkai-functionary-medium-v3.2"] = "functionary32",
     ["fireworks-ai-llama-3-firefunction-v2"] = "firefunction", ["NVIDIA-Nemotron-Nano-v2"] = "nemotron", ["unsloth-Apriel-1.5"] = "tool_calls", ["upstage-Solar-Open-100B"] = "solar",

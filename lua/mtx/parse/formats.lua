@@ -164,7 +164,7 @@ add({ name = "minicpm", open = { '<function name="' }, detect = has('<function n
 
 -- Command R7B and A: a JSON list between action marks; Command R+ writes Action: and a fence.
 add({ name = "cohere", open = { "<|START_ACTION|>" }, inner = { "<|END_ACTION|>" }, detect = has("<|START_ACTION|>"), read = json_until("<|END_ACTION|>") })
-add({ name = "command_r", open = { "Action: ```json\n", "Action:```json\n" }, detect = has("Action:", "```json"), read = json_until("```") })
+add({ name = "command_r", open = { "Action: ```json\n", "Action:```json\n", "Action:\n```json\n" }, detect = has("Action:", "```json"), read = json_until("```") })
 
 -- LFM2: a list of calls as Python writes them.
 add({ name = "lfm2", open = { "<|tool_call_start|>" }, inner = { "<|tool_call_end|>" }, detect = either(has("tool_call_start"), has("tool_list_start")),
@@ -182,7 +182,7 @@ add({ name = "tool_calls", open = { "<tool_calls>" }, inner = { "</tool_calls>" 
 add({ name = "gigachat", open = { "<|function_call|>" }, detect = has("<|function_call|>"), read = json_until() })
 
 -- Llama 3.x: JSON, alone or after the Python mark; that may also be followed by a built-in tool's call.
-add({ name = "llama3", open = { "<|python_tag|>" }, guess = true, detect = has("<|python_tag|>"),
+add({ name = "llama3", open = { "<|python_tag|>" }, guess = true, detect = either(has("<|python_tag|>"), has('{"name": function name, "parameters"')),
   read = function(p)
     local r = p.r
     r:space()

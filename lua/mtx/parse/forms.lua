@@ -53,7 +53,7 @@ return {
   firefunction = { head = " functools[", call = NAME_ARGUMENTS, sep = ", ", tail = "]" },
   nemotron = { head = "<TOOLCALL>[", call = NAME_ARGUMENTS, sep = ", ", tail = "]</TOOLCALL>" },
   tool_calls = function(template)
-    if template:find("<tool_calls>[", 1, true) then return { head = "<tool_calls>[", call = NAME_ARGUMENTS, sep = ", ", tail = "]</tool_calls>" } end
+    if template:find("<tool_calls>[", 1, true) then return { head = "<tool_calls>[", call = '{"name": "$N", "arguments": $A$O}', sep = ", ", tail = "]</tool_calls>" } end
     return { head = "<tool_calls>\n", call = NAME_ARGUMENTS, sep = "\n", tail = "\n</tool_calls>" }
   end,
   gigachat = { call = "<|function_call|>" .. NAME_ARGUMENTS, sep = "", one = true },
