@@ -4,6 +4,7 @@ local lu = require("luaunit")
 local check = require("mtx.api.check")
 local grammar = require("mtx.serve.grammar")
 local json = require("mtx.json")
+local parse = require("mtx.parse")
 
 local function tool(name, parameters)
   return json.decode('{"type":"function","function":{"name":"' .. name .. '","parameters":' .. parameters .. "}}")
@@ -55,6 +56,91 @@ function TestGrammar:test_tool_choice()
   lu.assertNil(req.bare_call)
   lu.assertEquals(g:match('{"x":1}'), "complete")
   lu.assertNil((of({ tools = { CITY }, tool_choice = "none" })))
+end
+
+local function in_template(template, req, can)
+  req.task = "chat"
+  return grammar.of({ can = can or {}, template = template }, req)
+end
+
+-- Forced calls come in the form that the template teaches; every format that has one.
+function TestGrammar:test_forced_calls_in_the_formats_own_form()
+  for template, texts in pairs({
+    ["<tool_call>"] = { '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>', "\n" },
+    ["<function= <parameter="] = { "<tool_call>\n<function=weather>\n<parameter=city>\nRome\n</parameter>\n</function>\n</tool_call>", "\n" },
+    ["<arg_key> <tool_call>"] = { "<tool_call>weather<arg_key>city</arg_key><arg_value>Rome</arg_value></tool_call>", "" },
+    ["[TOOL_CALLS]"] = { '[TOOL_CALLS][{"name": "weather", "arguments": {"city": "Rome"}}]' },
+    ["[TOOL_CALLS][ARGS]"] = { '[TOOL_CALLS]weather[ARGS]{"city": "Rome"}', "" },
+    ["<|tool_call> <tool_call|>"] = { '<|tool_call>call:weather{city:<|"|>Rome<|"|>}<tool_call|>', "" },
+    ["｜DSML｜"] = { '<｜DSML｜tool_calls>\n<｜DSML｜invoke name="weather">\n<｜DSML｜parameter name="city" string="true">Rome</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>' },
+    ["<|channel|> <|message|> <|call|>"] = { '<|channel|>commentary to=functions.weather <|constrain|>json<|message|>{"city": "Rome"}' },
+    ["<|python_tag|>"] = { '{"name": "weather", "parameters": {"city": "Rome"}}' },
+    ["<function="] = { '<function=weather>{"city": "Rome"}</function>', "" },
+    ["tool_call_start"] = { '<|tool_call_start|>[weather(city="Rome")]<|tool_call_end|>' },
+  }) do
+    local req = { tools = { CITY, DEFS }, tool_choice = "required" }
+    local g, text = in_template(template, req), texts[1]
+    lu.assertNil(req.bare_call)
+    lu.assertEquals(g:match(text), "complete", text)
+    for _, bad in ipairs({ (text:gsub("Rome", "Bonn")), (text:gsub("weather", "other")), "hello", "", text .. "x" }) do lu.assertNotEquals(g:match(bad), "complete", bad) end
+    lu.assertEquals(g:match(text .. (texts[2] or "no") .. text), texts[2] and "complete" or nil)
+    g = in_template(template, { tools = { CITY, DEFS }, tool_choice = "required", parallel_tool_calls = false })
+    lu.assertEquals({ g:match(text), g:match(text .. (texts[2] or "") .. text) == "complete" }, { "complete", false })
+    g = in_template(template, { tools = { CITY, DEFS }, tool_choice = { name = "paint" } })
+    lu.assertNotEquals(g:match(text), "complete")
+  end
+end
+
+function TestGrammar:test_parameters_written_as_text()
+  local t = tool("f", '{"type":"object","properties":{"s":{"type":"string"},"n":{"type":"integer"},"o":{"$ref":"#/$defs/O"},"any":{}},"required":["n"],"$defs":{"O":{"type":"object","properties":{"k":{"const":1}},"required":["k"],"additionalProperties":false}}}')
+  local g = in_template("<function= <parameter=", { tools = { t }, tool_choice = "required" })
+  local function call(...)
+    local out = { "<tool_call>\n<function=f>\n" }
+    for i = 1, select("#", ...), 2 do out[#out + 1] = "<parameter=" .. select(i, ...) .. ">\n" .. select(i + 1, ...) .. "\n</parameter>\n" end
+    return table.concat(out) .. "</function>\n</tool_call>"
+  end
+  for _, good in ipairs({ call("n", "3"), call("s", "a <b> </param> <</function>\nx", "n", "-3"), call("n", "3", "o", '{"k": 1}'), call("n", "1", "any", "{x <"), call("s", "", "n", "0") }) do
+    lu.assertEquals(g:match(good), "complete", good)
+  end
+  for _, bad in ipairs({ call(), call("n", "x"), call("n", "3", "o", '{"k": 2}'), call("n", "3", "s", "order"), call("s", "a</parameter>b", "n", "1"), call("n", "3", "z", "1") }) do
+    lu.assertNotEquals(g:match(bad), "complete", bad)
+  end
+  g = in_template("<|tool_call> <tool_call|>", { tools = { tool("f", '{"type":"object","properties":{"o":{"type":"object","properties":{"l":{"type":"array","items":{"type":"string"}},"x":{}}},"b":{"type":"boolean"}}}') }, tool_choice = "required" })
+  for _, good in ipairs({ "{}", "{b:true}", '{o:{l:[<|"|>a<<|"|>,<|"|><|"|>]},b:false}', '{o:{x:{k:[1,{y:<|"|>z<|"|>}]}}}', "{o:{}}" }) do
+    lu.assertEquals(g:match("<|tool_call>call:f" .. good .. "<tool_call|>"), "complete", good)
+  end
+  for _, bad in ipairs({ "{b:1}", '{o:{l:[1]}}', "{,b:true}", "{b:true,}", '{b:true,o:{}}' }) do
+    lu.assertNotEquals(g:match("<|tool_call>call:f" .. bad .. "<tool_call|>"), "complete", bad)
+  end
+end
+
+-- Marks that are control tokens of the vocabulary are named as tokens.
+function TestGrammar:test_control_tokens()
+  local tok = { find = function(_, m) return m == "[TOOL_CALLS]" and 5 or m == "[ARGS]" and 9 or nil end, attr = function(_, id) return { control = id == 5 } end }
+  local text, schemas = require("mtx.parse.call_grammar").of({ format = parse.by_name("mistral"), template = "[TOOL_CALLS][ARGS]", tools = { CITY },
+    control = parse.control_marks(parse.by_name("mistral"), nil, tok) })
+  lu.assertStrContains(text, '<[5]> "weather" "[ARGS]" ')
+  lu.assertNotNil(require("mtx.core").grammar.gbnf(text, schemas))
+end
+
+-- Left to itself a model writes text until it opens a call; the call is then held to its form.
+function TestGrammar:test_auto_is_held_from_the_mark_on()
+  local g, triggers, opening, optional = in_template("<tool_call>", { tools = { CITY } })
+  lu.assertEquals({ triggers, opening, optional }, { { "<tool_call>" }, nil, true })
+  lu.assertEquals(g:match('\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'), "complete")
+  lu.assertNil((g:match('\n{"name": "weather", "arguments": {"city": "Bonn"')))
+  lu.assertNil((in_template("<tool_call><think>", { tools = { CITY } }, { thinking = true })))
+  lu.assertNil((in_template("<tool_call>", { tools = { CITY }, tool_choice = "none" })))
+  -- a tool that no grammar can hold is called freely
+  lu.assertNil((in_template("<tool_call>", { tools = { tool("x", '{"type":"object","properties":{"a":{"$ref":"https://x/y"}}}') } })))
+end
+
+-- A format for the answer beside tools: either.
+function TestGrammar:test_answer_or_call()
+  local g = in_template("[TOOL_CALLS][ARGS]", { tools = { CITY }, format = { kind = "json" } })
+  lu.assertEquals({ g:match('{"x":1}'), (g:match('[TOOL_CALLS]weather[ARGS]{"city": "Oslo"}')) }, { "complete", "complete" })
+  g = in_template("<|channel|> <|message|> <|call|>", { format = { kind = "json" } })
+  lu.assertEquals({ g:match('<|channel|>final<|message|>{"x":1}'), (g:match('<|start|>assistant<|channel|>final<|message|>{"x":1}')), g:match('{"x":1}') == "complete" }, { "complete", "complete", false })
 end
 
 function TestGrammar:test_thinking_models_think_first()
