@@ -34,6 +34,18 @@ static void brand(char *dst) {
   dst[sizeof r] = 0;
 }
 
+// Eight tiles of 16 rows of 64 bytes (palette 1), and products as large.
+static bool tiles_fit(void) {
+  unsigned palettes, tile, names, rows, a, b, c, d;
+  if (__get_cpuid_max(0, NULL) < 0x1E) return false;
+  __cpuid_count(0x1D, 0, palettes, b, c, d);
+  if (palettes < 1) return false;
+  __cpuid_count(0x1D, 1, tile, names, rows, d);
+  __cpuid_count(0x1E, 0, a, b, c, d);
+  return tile >> 16 >= 1024 && names >> 16 >= 8 && (names & 0xFFFF) >= 64 && (rows & 0xFFFF) >= 16 &&  //
+         (b & 0xFF) >= 16 && (b >> 8 & 0xFFFF) >= 64;
+}
+
 static void detect(mtx_cpu *c) {
   unsigned a, b, cx, d, b7, c7, d7, a71 = 0, b71, c71, d71;
   brand(c->name);
@@ -47,8 +59,8 @@ static void detect(mtx_cpu *c) {
   c->avx512_vnni = c->avx512 && (c7 & bit_AVX512VNNI);
   c->avx512_vbmi = c->avx512_vnni && (c7 & bit_AVX512VBMI);
   c->avx512_bf16 = c->avx512 && (a71 & 1u << 5);
-  // CPUID.7.0:EDX bits 24 (AMX-TILE) and 25 (AMX-INT8).
-  c->amx = c->avx512_vnni && (d7 & 1u << 24) && (d7 & 1u << 25) && (xcr0 & XCR0_AMX) == XCR0_AMX &&
+  // CPUID.7.0:EDX bits 24 (AMX-TILE) and 25 (AMX-INT8). CPUs with AMX have VBMI as well: its kernels use both.
+  c->amx = c->avx512_vbmi && (d7 & 1u << 24) && (d7 & 1u << 25) && (xcr0 & XCR0_AMX) == XCR0_AMX && tiles_fit() &&
            syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
 }
 

@@ -11,7 +11,7 @@ typedef struct mtx_cpu {
   bool avx512_vnni;
   bool avx512_vbmi;  // with VNNI
   bool avx512_bf16;
-  bool amx;          // TILE and INT8, and Linux granted the tile state to this process
+  bool amx;          // TILE and INT8 with AVX-512 VBMI, and Linux granted the tile state to this process
   bool neon;
   bool dotprod;      // NEON's SDOT
   char name[64];     // the CPU's own name, or ""

@@ -23,7 +23,11 @@ bool mtx_tier_available(mtx_tier t) {
     case MTX_TIER_SCALAR: return true;
     case MTX_TIER_AVX2: return c->avx2;
     case MTX_TIER_AVX512: return c->avx512;
-    case MTX_TIER_AMX: return false;  // there are no tile kernels: AVX-512 serves these CPUs under its own name
+#if defined(__x86_64__)
+    case MTX_TIER_AMX: return c->amx && mtx_amx_works();
+#else
+    case MTX_TIER_AMX: return false;
+#endif
     case MTX_TIER_NEON: return c->neon;
   }
   return false;
@@ -45,6 +49,8 @@ static void fill(mtx_tier t) {
   overlay(&mtx_mm_avx512);
   if (mtx_cpu_get()->avx512_vnni) overlay(&mtx_mm_avx512_vnni);
   if (mtx_cpu_get()->avx512_vbmi) overlay(&mtx_mm_avx512_vbmi);
+  if (t < MTX_TIER_AMX) return;
+  overlay(&mtx_mm_amx);
 }
 #elif defined(__aarch64__)
 static void fill(mtx_tier t) {

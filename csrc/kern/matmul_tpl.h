@@ -144,23 +144,29 @@ LANES_INLINE mi mm_start(const mtx_pack p, int32_t n) {
   return mm_bias(p) < 0 ? mi_set1(0) : mi_shl(mi_set1(n), mm_bias(p));
 }
 
-// One block of one column: the steps that matmul.h defines.
-LANES_INLINE mf mm_block(const mtx_pack p, const mb w[8], const mm_scales *s, const mtx_q8 *x, mf acc) {
-  mf t;
+// The float steps that matmul.h defines, of one block of one column; lo, hi: its integer dots (hi: of two scales).
+LANES_INLINE mf mm_steps(const mtx_pack p, mi lo, mi hi, const mm_scales *s, const mtx_q8 *x, mf acc) {
+  mf t = mf_mul(s->d, mf_cvt(lo));
   if (mm_two_scales(p)) {
-    mi lo = mm_dot(w, x->q, 4, mm_bits(p), mm_start(p, x->n_lo));
-    mi hi = mm_dot(w + 4, x->q + 16, 4, mm_bits(p), mm_start(p, x->n_hi));
-    t = mf_mul(s->d, mf_cvt(lo));
     t = mf_fma(s->d_hi, mf_cvt(hi), t);
     if (mm_has_min(p)) {
       t = mf_fma(s->m, mf_cvt(mi_set1(x->n_lo)), t);
       t = mf_fma(s->m_hi, mf_cvt(mi_set1(x->n_hi)), t);
     }
-  } else {
-    t = mf_mul(s->d, mf_cvt(mm_dot(w, x->q, 8, mm_bits(p), mm_start(p, x->n))));
-    if (mm_has_min(p)) t = mf_fma(s->m, mf_cvt(mi_set1(x->n)), t);
+  } else if (mm_has_min(p)) {
+    t = mf_fma(s->m, mf_cvt(mi_set1(x->n)), t);
   }
   return mf_fma(t, mf_set1(x->d), acc);
+}
+
+LANES_INLINE mf mm_block(const mtx_pack p, const mb w[8], const mm_scales *s, const mtx_q8 *x, mf acc) {
+  if (mm_two_scales(p)) {
+    mi lo = mm_dot(w, x->q, 4, mm_bits(p), mm_start(p, x->n_lo));
+    mi hi = mm_dot(w + 4, x->q + 16, 4, mm_bits(p), mm_start(p, x->n_hi));
+    return mm_steps(p, lo, hi, s, x, acc);
+  }
+  mi all = mm_dot(w, x->q, 8, mm_bits(p), mm_start(p, x->n));
+  return mm_steps(p, all, all, s, x, acc);
 }
 
 // Stores MM_VL sums of column y (first lane's address); n lanes exist.

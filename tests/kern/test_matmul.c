@@ -16,6 +16,10 @@
 #include "kern/matmul.h"
 #include "kern/tiers.h"
 #include "quant/half.h"
+#include "tile_matmul.h"
+#if defined(__x86_64__)
+#include "tile_trap.h"
+#endif
 
 // Golden README, "Dots": the sum of |products| times this bounds the error of an f32 sum.
 static const double TOLERANCE = 1e-5;
@@ -183,19 +187,45 @@ static void check_splits(problem *p, const char *tier) {
   CHECK(p->y[n] == 12345.0f, "%s on %s: wrote past the last row", p->t->name, tier);
 }
 
+// Act, y and packed bytes at addresses that suit only their elements, columns an odd number of words apart;
+// groups shared by threads, each of which must have its tiles.
+static void check_places(problem *p, const char *tier) {
+  int64_t groups = mtx_weight_n_groups(&p->w), ldy = p->n_out + 1;
+  size_t stride = p->stride + 4, bytes = p->w.group_bytes * (size_t)groups;
+  uint8_t *act = aligned(stride * (size_t)p->n_cols + 4), *data = aligned(bytes + 4);
+  float *y = aligned(sizeof(float) * (size_t)(ldy * p->n_cols + 1));
+  for (int64_t c = 0; c < p->n_cols; c++) memcpy(act + 4 + (size_t)c * stride, p->act + (size_t)c * p->stride, p->stride);
+  memcpy(data + 4, p->packed, bytes);
+  mtx_weight w = p->w;
+  w.data = data + 4;
+#pragma omp parallel for schedule(static, 1) num_threads(3)
+  for (int64_t g = 0; g < groups; g++) mtx_matmul(&w, g, g + 1, act + 4, stride, p->n_cols, y + 1, ldy, false);
+  int ok = 1;
+  for (int64_t c = 0; c < p->n_cols; c++) ok &= all_same(y + 1 + c * ldy, p->ref + c * p->n_out, p->n_out);
+  CHECK(ok, "%s on %s: addresses or threads change the result", p->t->name, tier);
+  free(act), free(data), free(y);
+}
+
 // Every tier that this CPU has, and the variants that a tier hides on this CPU.
-typedef struct { const char *name; mtx_tier tier; const mtx_mm_ops *over; } variant;
-static variant variants[8];
+typedef struct { const char *name; mtx_tier tier; const mtx_mm_ops *over; bool model; } variant;
+static variant variants[10];
 static int n_variants;
 
 static void find_variants(void) {
   for (int t = MTX_TIER_SCALAR; t <= MTX_TIER_NEON; t++)
-    if (mtx_tier_available((mtx_tier)t)) variants[n_variants++] = (variant){mtx_tier_name((mtx_tier)t), (mtx_tier)t, NULL};
+    if (mtx_tier_available((mtx_tier)t)) variants[n_variants++] = (variant){.name = mtx_tier_name((mtx_tier)t), .tier = (mtx_tier)t};
 #if defined(__x86_64__)
-  if (mtx_cpu_get()->avx512_vnni) variants[n_variants++] = (variant){"avx512 without vnni", MTX_TIER_AVX512, &mtx_mm_avx512};
+  if (mtx_cpu_get()->avx512_vnni) variants[n_variants++] = (variant){"avx512 without vnni", MTX_TIER_AVX512, &mtx_mm_avx512, false};
+  CHECK(mtx_cpu_get()->amx == mtx_tier_available(MTX_TIER_AMX), "this CPU's tiles compute something else");
+  // The objects of the tier, on a CPU that can run all of them but the tiles.
+  if (mtx_cpu_get()->avx512_vbmi && !mtx_cpu_get()->amx) {
+    tile_trap_install();
+    variants[n_variants++] = (variant){"amx, its tiles emulated", MTX_TIER_AVX512, &mtx_mm_amx, true};
+  }
 #elif defined(__aarch64__)
-  if (mtx_cpu_get()->dotprod) variants[n_variants++] = (variant){"neon without dotprod", MTX_TIER_NEON, &mtx_mm_neon};
+  if (mtx_cpu_get()->dotprod) variants[n_variants++] = (variant){"neon without dotprod", MTX_TIER_NEON, &mtx_mm_neon, false};
 #endif
+  variants[n_variants++] = (variant){"amx in plain C", MTX_TIER_SCALAR, &mm_on_tile_model, true};
   for (int i = 0; i < n_variants; i++) printf("%s\n", variants[i].name);
 }
 
@@ -218,7 +248,11 @@ static void test_tiers(const mtx_qtype *t, int64_t n_out, int64_t k, int64_t n_c
       memcpy(act, p.act, p.stride * (size_t)n_cols);
       mtx_matmul(&p.w, 0, groups, p.act, p.stride, n_cols, p.ref, n_out, false);
     } else {
+      long n_products = tile_model.n_products;
       mtx_matmul(&p.w, 0, groups, p.act, p.stride, n_cols, p.y, n_out, false);
+      bool tiles = variants[i].model && n_cols >= 16 && p.w.act == MTX_ACT_Q8;
+      CHECK(tiles == (tile_model.n_products > n_products), "%s on %s, %d columns: tiles unused", t->name, name, (int)n_cols);
+      CHECK(!tile_model.configured, "%s on %s: tiles were not released", t->name, name);
       CHECK(all_same(p.y, p.ref, n), "%s on %s differs from scalar ([%d, %d] x %d, weights %d, activation %d)", t->name, name,
             (int)n_out, (int)k, (int)n_cols, wk, ak);
       if (ak != NOT_A_NUMBER && ak != INFINITE) {
@@ -229,6 +263,7 @@ static void test_tiers(const mtx_qtype *t, int64_t n_out, int64_t k, int64_t n_c
       }
     }
     check_splits(&p, name);
+    check_places(&p, name);
   }
   if (ak == NOT_A_NUMBER || ak == INFINITE) {
     int ok = 1;
@@ -249,7 +284,7 @@ static void test_refusals(void) {
 }
 
 int main(void) {
-  static const int64_t rows[] = {1, 15, 16, 17, 33};
+  static const int64_t rows[] = {1, 15, 16, 17, 33}, tile_cols[] = {16, 31, 32, 64, 81};
   printf("CPU: %s\n", mtx_cpu_get()->name);
   find_variants();
   test_refusals();
@@ -268,9 +303,11 @@ int main(void) {
       test_tiers(t, rows[n_cols % 5], unit * (1 + n_cols % 3), n_cols, TAME, NORMAL);
     for (int r = 0; r < 5; r++) test_tiers(t, rows[r], 9 * unit, 17, TAME, SPIKE);
     for (int wk = 0; wk < N_WEIGHT_KINDS; wk++)
-      for (int ak = 0; ak < N_ACT_KINDS; ak++) test_tiers(t, 18, 2 * unit, 7, (weight_kind)wk, (act_kind)ak);
+      for (int ak = 0; ak < N_ACT_KINDS; ak++) test_tiers(t, 18, unit, wk % 2 ? 17 : 7, (weight_kind)wk, (act_kind)ak);
     if (t->block == 1)
       for (int k = 1; k < 8; k++) test_tiers(t, 17, k, 5, TAME, NORMAL);
+    for (int r = 0; r < 5; r++) test_tiers(t, rows[r], unit * (1 + r % 3), tile_cols[r], TAME, NORMAL);
+    if (!strcmp(t->name, "Q8_0") || !strcmp(t->name, "Q6_K")) test_tiers(t, 3, 2048, 130, TAME, NORMAL);  // two parts of columns on tiles
     test_tiers(t, 20, 1280, 70, TAME, NORMAL);  // more than one tile of a type in file layout, more than one part of columns
     if (check_n_failed == failed_before) printf("ok %s\n", t->name);  // read by scripts/status.lua
   }

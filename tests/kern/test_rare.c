@@ -11,7 +11,7 @@
 
 #include "check.h"
 
-enum { N_ROWS = 21, K = 1024, N_COLS = 11, GOLDEN_ROWS = 8 };
+enum { N_ROWS = 21, K = 1024, N_COLS = 16, GOLDEN_ROWS = 8 };
 
 // Rows of random block bytes (T.raw: all grid entries, signs, scales) with the quantised rows after
 // them; 21 rows, so that the last group has lanes of padding.
