@@ -123,7 +123,7 @@ AMX static void instructions(const uint8_t *a, const uint8_t *b, int32_t (*c)[16
                    : "memory");
   register const tile_shapes *r12 __asm__("r12") = s;
   register const uint8_t *r13 __asm__("r13") = a, *r9 __asm__("r9") = b + 1024;
-  register int32_t *r8 __asm__("r8") = c[1][0] - 100;
+  register uint8_t *r8 __asm__("r8") = (uint8_t *)c[1] - 400;
   register long r10 __asm__("r10") = 64, r11 __asm__("r11") = 32;
   __asm__ volatile("ldtilecfg (%0)\n\t"
                    "tileloadd 400(%1,%2,1), %%tmm0\n\t tileloadd (%3,%2,1), %%tmm1\n\t tileloadd -1024(%4,%5,2), %%tmm2\n\t"
