@@ -164,6 +164,53 @@ def openai_embeddings():
 
 
 @test
+def openai_embeddings_of_a_chat_model():
+    v = oai.embeddings.create(model=chat_model, input=["hello", "world"]).data
+    assert abs(sum(x * x for x in v[0].embedding) - 1) < 1e-3 and v[0].embedding != v[1].embedding
+    assert len(oll.embed(model=chat_model, input="hello").embeddings[0]) == len(v[0].embedding)
+
+
+@test
+def openai_files_and_batches():
+    import time
+    lines = [{"custom_id": f"r{i}", "method": "POST", "url": "/v1/chat/completions",
+              "body": {"model": chat_model, "messages": say(f"answer {i}"), "max_tokens": 12, "temperature": 0}} for i in range(3)]
+    data = "".join(json.dumps(l) + "\n" for l in lines).encode()
+    f = oai.files.create(file=("in.jsonl", data), purpose="batch")
+    assert f.bytes == len(data) and oai.files.content(f.id).read() == data and f.id in [x.id for x in oai.files.list()]
+    b = oai.batches.create(input_file_id=f.id, endpoint="/v1/chat/completions", completion_window="24h", metadata={"a": "b"})
+    for _ in range(600):
+        b = oai.batches.retrieve(b.id)
+        if b.status in ("completed", "failed", "cancelled", "expired"):
+            break
+        time.sleep(0.1)
+    assert b.status == "completed" and b.request_counts.completed == 3 and b.metadata == {"a": "b"}, b
+    out = {a["custom_id"]: a["response"]["body"]["choices"][0]["message"]["content"] for a in map(json.loads, oai.files.content(b.output_file_id).text.splitlines())}
+    for i in range(3):
+        same(out[f"r{i}"], f"answer {i}")
+    assert b.id in [x.id for x in oai.batches.list()]
+    for i in (f.id, b.output_file_id):
+        assert oai.files.delete(i).deleted
+
+
+@test
+def resumable_stream():
+    """A client that is gone after some pieces reads the rest later, from where it was."""
+    with oai.chat.completions.with_streaming_response.create(model=chat_model, messages=[{"role": "user", "content": "@slow{5}@long{60}" if scripted else "Count to fifty."}],
+                                                             max_tokens=80, temperature=0, stream=True, extra_headers={"X-Conversation-Id": "resume me"}) as r:
+        seen = b""
+        for piece in r.iter_bytes():
+            seen += piece
+            if len(seen) > 1500:
+                break
+    with urllib.request.urlopen(f"{base}/v1/stream?conv_id=resume%20me&from={len(seen)}") as f:
+        rest = f.read()
+    with urllib.request.urlopen(f"{base}/v1/stream?conv_id=resume%20me") as f:
+        assert f.read() == seen + rest
+    assert rest.endswith(b"data: [DONE]\n\n")
+
+
+@test
 def openai_models():
     ids = [m.id for m in oai.models.list()]
     assert chat_model in ids, ids
