@@ -67,5 +67,45 @@ pid=
 is "PID file is gone" 1 "$([ -e "$tmp/pid" ]; echo $?)"
 is "socket is gone" 1 "$([ -e "$tmp/sock" ]; echo $?)"
 is "log holds no key" 1 "$(grep -q "$key" "$tmp/log"; echo $?)"
+
+# T75: SIGTERM ends running streams with a last word and exits 0; a second one ends at once.
+stream() { # stream TEXT: a server with one running stream of that text
+  "$mtx" tests/http/serve_fake.lua --port 0 --drain-timeout "$2" >"$tmp/log" 2>&1 &
+  pid=$! port=
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+    port=$(sed -n 's/.* listening .*port=\([0-9]*\).*/\1/p' "$tmp/log")
+    [ -n "$port" ] && break
+    sleep 0.2
+  done
+  : >"$tmp/stream"
+  curl -sN "http://127.0.0.1:$port/v1/chat/completions" -d '{"model":"tiny","stream":true,"messages":[{"role":"user","content":"'"$1"'"}]}' >"$tmp/stream" &
+  curl=$!
+  for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
+    grep -q word2 "$tmp/stream" && break
+    sleep 0.2
+  done
+}
+stream "@slow{20}@long{60}" 30
+kill -TERM "$pid"
+sleep 0.1
+is "new connections are refused while draining" 000 "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/health")"
+wait "$pid"
+is "exit code after a drain" 0 "$?"
+wait "$curl"
+is "the stream ended whole" 1 "$(grep -c '^data: \[DONE\]' "$tmp/stream")"
+stream "@slow{20}@long{5000}" 0.3
+kill -TERM "$pid"
+wait "$pid"
+is "exit code when the grace is over" 0 "$?"
+wait "$curl"
+is "the stream has a last word" 1 "$(tail -n 3 "$tmp/stream" | grep -c 'data: ')"
+stream "@slow{20}@long{5000}" 60
+kill -TERM "$pid"
+sleep 0.3
+kill -TERM "$pid"
+wait "$pid"
+is "second signal" 130 "$?"
+pid=
+wait "$curl"
 echo "$passed passed, $failed failed"
 [ "$failed" = 0 ]

@@ -9,7 +9,7 @@ local client = {}
 -- Runs the loop until cond() or `ms` have passed; gives cond()'s value.
 function client.wait(cond, ms)
   local timer, over = uv.new_timer(), false
-  timer:start(ms or 3000, 0, function() over = true end)
+  timer:start(ms or 60000, 0, function() over = true end)
   while not cond() and not over do uv.run("once") end
   timer:close()
   return cond()
@@ -98,7 +98,7 @@ function client.request(port, method, path, body, headers, ms)
     h[#h + 1] = "Content-Length: " .. #body
   end
   c:send(table.concat(h, "\r\n") .. "\r\n\r\n" .. (body or ""))
-  c:until_closed(ms or 15000)
+  c:until_closed(ms or 60000)
   local all = c:responses({ method })
   c:close()
   local r = all[#all] or { status = 0, body = "", headers = {} }

@@ -69,7 +69,7 @@ local function ended(id, key)
   client.wait(function()
     b = get("/v1/batches/" .. id, key).json
     return b.status == "completed" or b.status == "failed" or b.status == "cancelled" or b.status == "expired"
-  end, 5000)
+  end)
   return b
 end
 
@@ -287,7 +287,7 @@ function TestBatches:test_restart()
   local lines = {}
   for i = 1, 12 do lines[i] = line("id" .. i, "@slow{3}@long{20}") end
   local id = batch_of(table.concat(lines, "\n")).json.id
-  lu.assertTrue(client.wait(function() return get("/v1/batches/" .. id).json.request_counts.completed >= 4 end, 5000))
+  lu.assertTrue(client.wait(function() return get("/v1/batches/" .. id).json.request_counts.completed >= 4 end))
   fixture.stop(ctx)
   start()
   local b = ended(id)
