@@ -34,6 +34,7 @@ is "stop of nothing" 1 "$(code "$mtx" stop --pid-file "$tmp/none")"
 is "list an empty folder" 0 "$(code "$mtx" list --models-dir "$tmp/models")"
 is "show a missing model" 1 "$(code "$mtx" show nope --models-dir "$tmp/models")"
 
+: >"$tmp/log"
 "$mtx" serve --port 0 --listen "unix:$tmp/sock" --models-dir "$tmp/models" --keys-file "$tmp/keys" --pid-file "$tmp/pid" >"$tmp/log" 2>&1 &
 pid=$!
 for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
@@ -70,6 +71,7 @@ is "log holds no key" 1 "$(grep -q "$key" "$tmp/log"; echo $?)"
 
 # T75: SIGTERM ends running streams with a last word and exits 0; a second one ends at once.
 stream() { # stream TEXT: a server with one running stream of that text
+  : >"$tmp/log"
   "$mtx" tests/http/serve_fake.lua --port 0 --drain-timeout "$2" >"$tmp/log" 2>&1 &
   pid=$! port=
   for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25; do
@@ -85,7 +87,7 @@ stream() { # stream TEXT: a server with one running stream of that text
     sleep 0.2
   done
 }
-stream "@slow{20}@long{60}" 30
+stream "@slow{20}@long{60}" 600
 kill -TERM "$pid"
 sleep 0.1
 is "new connections are refused while draining" 000 "$(curl -s -o /dev/null -w '%{http_code}' "http://127.0.0.1:$port/health")"
@@ -99,7 +101,7 @@ wait "$pid"
 is "exit code when the grace is over" 0 "$?"
 wait "$curl"
 is "the stream has a last word" 1 "$(tail -n 3 "$tmp/stream" | grep -c 'data: ')"
-stream "@slow{20}@long{5000}" 60
+stream "@slow{20}@long{5000}" 600
 kill -TERM "$pid"
 sleep 0.3
 kill -TERM "$pid"

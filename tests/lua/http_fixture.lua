@@ -5,6 +5,11 @@ local fake = require("fake_engine")
 local serve = require("mtx.serve")
 local client = require("http_client")
 
+-- As in serve.run: a client that hangs up must not end the process.
+local pipe = require("luv").new_signal()
+pipe:start("sigpipe", function() end)
+pipe:unref()
+
 local fixture = {}
 
 -- flags: config values. -> ctx, deps' models folder.
