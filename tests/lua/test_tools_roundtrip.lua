@@ -88,7 +88,7 @@ local FAMILIES = {
   { "Qwen-Qwen2.5-7B-Instruct" }, { "Qwen-Qwen3-0.6B", think = true }, { "Qwen3-Coder" }, { "Qwen3.5-4B", think = true }, { "NousResearch-Hermes-3-Llama-3.1-8B-tool_use", text = false },
   { "mistralai-Mistral-Nemo-Instruct-2407", text = false }, { "Mistral-Small-3.2-24B-Instruct-2506", text = false }, { "unsloth-mistral-Devstral-Small-2507" },
   { "meta-llama-Llama-3.1-8B-Instruct", text = false, one = true }, { "google-gemma-4-31B-it", text = false, one = true, think = true },
-  { "openai-gpt-oss-120b", text = false, one = true }, { "deepseek-ai-DeepSeek-V3.2", think = true }, { "deepseek-ai-DeepSeek-V4", think = true },
+  { "openai-gpt-oss-120b", text = false, one = true, think = true }, { "deepseek-ai-DeepSeek-V3.2", think = true }, { "deepseek-ai-DeepSeek-V4", think = true },
   { "Kimi-K2-Instruct" }, { "Kimi-K2-Thinking", think = true }, { "GLM-4.6", think = true }, { "GLM-4.7-Flash", think = true }, { "ibm-granite-granite-4.0" },
   { "CohereForAI-c4ai-command-r7b-12-2024-tool_use", text = false, think = true }, { "Cohere2MoE", text = false, think = true }, { "MiniMax-M2", think = true }, { "MiniMax-M1", text = false },
   { "meetkai-functionary-medium-v3.1" }, { "meetkai-functionary-medium-v3.2" }, { "LFM2.5-8B-A1B", double_quotes = true }, { "ByteDance-Seed-OSS", think = true },
@@ -130,6 +130,13 @@ for _, f in ipairs(FAMILIES) do
     end
     lu.assertNotNil(found, "the grammar does not allow " .. output .. "\n" .. text)
   end
+end
+
+-- gpt-oss takes a thought or a text before a call, not both: the text, a commentary, joins the thought.
+function TestRoundTrip:test_thought_and_text_before_a_call()
+  local _, show = renderer("openai-gpt-oss-120b")
+  lu.assertStrContains(show(conversation({ role = "assistant", content = "TEXT", reasoning_content = "THOUGHT", tool_calls = json.array{ WEATHER } }, true)),
+    "<|channel|>analysis<|message|>THOUGHT\nTEXT<|end|><|start|>assistant to=functions.get_weather")
 end
 
 -- There the calls themselves come back as they were.

@@ -12,6 +12,8 @@
 --                 thinking) that changes the prompt
 --   reasoning     the template knows thoughts: it has a switch or an effort for them, prints or cuts those
 --                 of earlier turns, or opens them for the model
+--   thought_field the message field whose thoughts show before a call (reasoning_content, thinking, reasoning)
+--   thought_alone a turn with calls cannot have both a thought and a text
 local json = require("mtx.json")
 
 local WORD = "Zqprobe7"
@@ -51,6 +53,20 @@ local function knows_thoughts(renders, text, arguments)
   return earlier ~= nil and not shows(earlier, WORD)
 end
 
+-- thought_field and thought_alone.
+local function thoughts_of_calls(can, renders, text, arguments)
+  local function history(field, content)
+    local calls = json.array{ json.object("id", "abcdefghi", "type", "function", "function", json.object("name", "f", "arguments", arguments)) }
+    return json.array{ turn("user", text("x")), turn("assistant", text(content), { tool_calls = calls, [field] = WORD }), turn("tool", text("r"), { tool_call_id = "abcdefghi", name = "f" }) }
+  end
+  for _, field in ipairs{ "reasoning_content", "thinking", "reasoning" } do
+    if shows(renders(history(field, "")), WORD) then
+      can.thought_field, can.thought_alone = field, renders(history(field, "y")) == nil
+      return
+    end
+  end
+end
+
 return function(renders)
   local can = {}
   local function plain(s) return s end
@@ -74,6 +90,8 @@ return function(renders)
     local history = json.array{ turn("user", text("x")) }
     if renders(history, nil, { [name] = true }) ~= renders(history, nil, { [name] = false }) then can.thinking = name end
   end
-  can.reasoning = can.thinking ~= nil or knows_thoughts(renders, text, can.arguments == "string" and '{"Zqarg": "v"}' or json.object("Zqarg", "v"))
+  local arguments = can.arguments == "string" and '{"Zqarg": "v"}' or json.object("Zqarg", "v")
+  can.reasoning = can.thinking ~= nil or knows_thoughts(renders, text, arguments)
+  if can.reasoning then thoughts_of_calls(can, renders, text, arguments) end
   return can
 end

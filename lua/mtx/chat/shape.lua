@@ -40,7 +40,7 @@ local function arguments_as(arguments, form)
 end
 
 --- What a template sees of a message. take: {parts = a list of parts is wanted,
---- arguments = "object" | "string"}. nil, message if the content cannot be shown.
+--- arguments = "object" | "string", thought_field and thought_alone as in probe.lua}. nil, message if the content cannot be shown.
 function shape.visible(m, index, take)
   local content, message
   if take.parts then
@@ -58,7 +58,10 @@ function shape.visible(m, index, take)
     end
   end
   local reasoning = not absent(m.reasoning_content) and m.reasoning_content or nil
-  return json.object("role", m.role, "content", content, "reasoning_content", reasoning, "tool_calls", calls, "tool_call_id", m.tool_call_id, "name", m.name)
+  if reasoning and calls and take.thought_alone and type(content) == "string" and content ~= "" then
+    reasoning, content = reasoning .. "\n" .. content, ""
+  end
+  return json.object("role", m.role, "content", content, take.thought_field or "reasoning_content", reasoning, "tool_calls", calls, "tool_call_id", m.tool_call_id, "name", m.name)
 end
 
 local function copy(m)
