@@ -4,6 +4,7 @@
 -- fail on the client's account fails in generate.start, before any event.
 local uv = require("luv")
 local breakers = require("mtx.breakers")
+local call_texts = require("mtx.serve.call_texts")
 local capabilities = require("mtx.serve.capabilities")
 local check = require("mtx.api.check")
 local ids = require("mtx.serve.ids")
@@ -130,8 +131,15 @@ end
 local function emit(job, ev, choice)
   ev.choice = choice.index
   if ev.kind == "call_end" then choice.n_calls = choice.n_calls + 1 end
+  if ev.kind == "arguments" then
+    choice.call_parts[#choice.call_parts + 1] = ev.text
+  elseif ev.kind == "call_end" then
+    call_texts.keep(job.ctx.call_texts, choice.call_id, table.concat(choice.call_parts))
+  end
   if ev.kind == "call" then
+    choice.call_parts = {}
     ev.id = ev.id or ((job.req.dialect == "anthropic" and "toolu_" or "call_") .. ids.random(24))
+    choice.call_id = ev.id
   end
   job.sink(ev)
 end

@@ -260,6 +260,7 @@ local function encode_array(t, opts, out, depth)
 end
 
 local function encode_object(t, mt, opts, out, depth)
+  if opts.source and mt and mt.source and not opts.indent and not opts.sort_keys then out[#out + 1] = mt.source return end
   local keys = object_keys(t, mt, opts)
   if #keys == 0 then out[#out + 1] = "{}" return end
   local open, sep, close = "{", opts.item_separator, "}"
@@ -310,7 +311,8 @@ local COMPACT = { item_separator = ",", key_separator = ":" }
 --- options: item_separator ",", key_separator ":" (Python's are ", " and ": "),
 --- indent (string per level), ensure_ascii, sort_keys, nan (write NaN and
 --- Infinity as Python does, else they are an error), default (function that
---- turns a table of a foreign kind into a value). A metatable with json_array =
+--- turns a table of a foreign kind into a value), source (an object whose metatable
+--- has a `source` is written as that text). A metatable with json_array =
 --- true makes a table an array too.
 function json.encode(value, options)
   local opts = options or COMPACT

@@ -2,6 +2,7 @@
 -- Request -> prompt tokens: template, truncation when asked for, fill in the
 -- middle, and the one place where a prompt that does not fit is refused (with
 -- both numbers).
+local call_texts = require("mtx.serve.call_texts")
 local check = require("mtx.api.check")
 local guidance = require("mtx.guidance")
 local teach = require("mtx.serve.teach")
@@ -63,6 +64,7 @@ local function fit_chat(ctx, loaded, req, ids, n_max)
 end
 
 local function chat_prompt(ctx, loaded, req)
+  call_texts.recall(ctx.call_texts, req.messages)
   local r = render(ctx, loaded, req.messages, req)
   req.rendered = r.text
   local ids = tokenize(loaded, r)

@@ -211,3 +211,28 @@ function TestTools:test_thinking_budget()
   local r = post("/v1/messages", { max_tokens = 500, messages = user(), thinking = { type = "enabled", budget_tokens = 10 } }).json
   lu.assertEquals({ r.content[1].type, r.content[2].text }, { "thinking", "ok" })
 end
+
+-- A call sent back gets the model's own spelling in the next prompt; one that was changed, or is another's, does not.
+function TestTools:test_calls_come_back_as_the_model_wrote_them()
+  local own = '{"city":"\\u004fslo",  "n":3.0}'
+  fake.TEMPLATE = "{{ tools | tojson if tools }}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>\n{{ c.function | tojson }}\n</tool_call>{% endfor %}<|im_end|>\n{% endfor %}<|im_start|>assistant\n{# tools #}"
+  ctx = fixture.start({}, function(deps) deps.render = nil end)
+  fake.reply = function() return '<tool_call>\n{"name": "get", "arguments": ' .. own .. "}\n</tool_call>" end
+  local function prompt_after(message)
+    post("/v1/chat/completions", { messages = { user()[1], message, { role = "tool", tool_call_id = message.tool_calls[1].id, content = "r" } }, tools = OPENAI_TOOLS })
+    local list = fake.engines[#fake.engines].submitted
+    local out = {}
+    for i, id in ipairs(list[#list].tokens) do out[i] = id < 0x110000 and utf8.char(id) or "" end
+    return table.concat(out)
+  end
+  local m = post("/v1/chat/completions", { messages = user(), tools = OPENAI_TOOLS }).json.choices[1].message
+  m.content = ""
+  lu.assertEquals(m.tool_calls[1]["function"].arguments, own)
+  lu.assertStrContains(prompt_after(m), '<tool_call>\n{"name": "get", "arguments": ' .. own .. "}\n</tool_call>")
+  m.tool_calls[1]["function"].arguments = '{"city":"Oslo","n":3.0}' -- a client that reads and writes it
+  lu.assertStrContains(prompt_after(m), own)
+  m.tool_calls[1]["function"].arguments = '{"city":"Oslo","n":4}'
+  lu.assertStrContains(prompt_after(m), '"arguments": {"city": "Oslo", "n": 4}')
+  m.tool_calls[1]["function"].arguments, m.tool_calls[1].id = own, "call_other"
+  lu.assertStrContains(prompt_after(m), '"arguments": {"city": "Oslo", "n": 3.0}')
+end

@@ -9,7 +9,7 @@ local json = require("mtx.json")
 
 local shape = {}
 
-local PYTHON = { item_separator = ", ", key_separator = ": " }
+local PYTHON = { item_separator = ", ", key_separator = ": ", source = true }
 
 local function absent(v) return v == nil or v == json.null end
 

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Ties the server to the model layers: the C core's loader, file descriptions,
 -- template rendering, output parsers and grammars. Tests put their own in `deps`.
+local call_texts = require("mtx.serve.call_texts")
 local capabilities = require("mtx.serve.capabilities")
 local catalog = require("mtx.serve.catalog")
 local check = require("mtx.api.check")
@@ -112,6 +113,7 @@ function models.attach(ctx)
     sha256 = core.sha256, clock = ctx.clock })
   ctx.pool = pool.new(ctx)
   ctx.facts = models.facts
+  ctx.call_texts = call_texts.new()
   ctx.details = deps.details or models.details
   ctx.render, ctx.parser = deps.render or render.messages, deps.parser or models.parser
   ctx.grammar = deps.grammar or function(loaded, req)

@@ -6,6 +6,9 @@ local json = require("mtx.json")
 
 local teach = {}
 
+-- Calls of the history as the model wrote them, where that is known (call_texts.lua).
+local OWN_WORDS = { source = true }
+
 local function intro(tools)
   local lines = { "You can call these tools:" }
   for _, t in ipairs(tools) do lines[#lines + 1] = json.encode(t["function"]) end
@@ -26,7 +29,7 @@ function teach.messages(messages, tools)
     elseif m.tool_calls then
       local parts = { m.content ~= "" and m.content or nil }
       for _, c in ipairs(m.tool_calls) do
-        parts[#parts + 1] = "<tool_call>" .. json.encode(json.object("name", c["function"].name, "arguments", c["function"].arguments)) .. "</tool_call>"
+        parts[#parts + 1] = "<tool_call>" .. json.encode(json.object("name", c["function"].name, "arguments", c["function"].arguments), OWN_WORDS) .. "</tool_call>"
       end
       out[#out + 1] = { role = "assistant", content = table.concat(parts, "\n") }
     elseif m.role == "user" and last and last.role == "user" and last.joined then

@@ -195,12 +195,12 @@ local function foreign(v)
   S.fail("tojson: a value of type " .. values.type_name(v) .. " has no JSON form")
 end
 
-local PLAIN_JSON = { item_separator = ", ", key_separator = ": ", nan = true, default = foreign }
+local PLAIN_JSON = { item_separator = ", ", key_separator = ": ", nan = true, default = foreign, source = true }
 
 filter("tojson", function(v, ensure_ascii, indent, separators, sort_keys)
   local opts = PLAIN_JSON
   if ensure_ascii ~= nil or indent ~= nil or separators ~= nil or sort_keys ~= nil then
-    opts = { item_separator = ", ", key_separator = ": ", nan = true, default = foreign,
+    opts = { item_separator = ", ", key_separator = ": ", nan = true, default = foreign, source = true,
       ensure_ascii = ensure_ascii ~= nil and truth(ensure_ascii), sort_keys = sort_keys ~= nil and truth(sort_keys) }
     if indent ~= nil and indent ~= null then
       opts.indent = raw(indent) or (" "):rep(math.max(0, math.min(values.integer(indent, 0, "tojson's indent"), 100)))
