@@ -9,7 +9,6 @@ only what does not depend on the weights is. Last line: "N passed, N failed".
 import asyncio
 import json
 import sys
-import traceback
 import urllib.request
 
 import anthropic
@@ -17,18 +16,14 @@ import ollama
 import openai
 import websockets
 
+from harness import run, test
+
 port, chat_model, embed_model, mode = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
 scripted = mode == "scripted"
 base = f"http://127.0.0.1:{port}"
 oai = openai.OpenAI(base_url=base + "/v1", api_key="none", max_retries=0, timeout=120)
 ant = anthropic.Anthropic(base_url=base, api_key="none", max_retries=0, timeout=120)
 oll = ollama.Client(host=base, timeout=120)
-tests = []
-
-
-def test(f):
-    tests.append(f)
-    return f
 
 
 def say(text):
@@ -418,15 +413,4 @@ def many_at_once():
     assert got == [serial[i % 4] for i in range(32)]
 
 
-passed = failed = 0
-for f in tests:
-    try:
-        f()
-        passed += 1
-        print("ok", f.__name__)
-    except Exception:
-        failed += 1
-        print("FAILED", f.__name__)
-        traceback.print_exc(limit=3, file=sys.stdout)
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+run()

@@ -10,17 +10,12 @@ import socket
 import ssl
 import sys
 import time
-import traceback
+
+from harness import run, test
 
 port, ca, key = int(sys.argv[1]), sys.argv[2], sys.argv[3]
 HOST = "llm.example.com"
 context = ssl.create_default_context(cafile=ca)
-tests = []
-
-
-def test(f):
-    tests.append(f)
-    return f
 
 
 def connect():
@@ -163,15 +158,4 @@ def limits():
     assert status("GET", "/api/tags", Host="other.example.com") in (403, 421)
 
 
-passed = failed = 0
-for f in tests:
-    try:
-        f()
-        passed += 1
-        print("ok", f.__name__)
-    except Exception:
-        failed += 1
-        print("FAILED", f.__name__)
-        traceback.print_exc(limit=3, file=sys.stdout)
-print(f"{passed} passed, {failed} failed")
-sys.exit(1 if failed else 0)
+run()
