@@ -183,7 +183,7 @@ function TestLoadingScript:test_a_route_may_wait_twice()
     return 200, { text = a.text .. " " .. b.text }
   end)]])
   f:close()
-  start({ script = path })
+  start({ script = path, script_allow = "models" })
   lu.assertEquals(post("/two", {}).json.text, "one two")
   lu.assertEquals(fake.loads, 2)
 end
