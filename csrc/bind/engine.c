@@ -461,7 +461,7 @@ int mtx_bind_engine_open(lua_State *L) {
                                      {"embed_submit", l_engine_embed_submit},
                                      {"session", mtx_bind_engine_session}, {"eval", mtx_bind_engine_eval}, {"profile", l_engine_profile}, {"close", l_engine_close},
                                      {"save_prefix", mtx_bind_engine_save_prefix}, {"load_prefix", mtx_bind_engine_load_prefix},
-                                     {"forget_prefix", mtx_bind_engine_forget_prefix}, {NULL, NULL}};
+                                     {"forget_prefix", mtx_bind_engine_forget_prefix}, {"set_disk", mtx_bind_engine_set_disk}, {NULL, NULL}};
   static const luaL_Reg events_meta[] = {{"__gc", l_events_gc}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_engine_open}, {NULL, NULL}};
   mtx_bind_new_type(L, "mtx.events", events_meta, NULL);

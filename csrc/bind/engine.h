@@ -24,5 +24,6 @@ void mtx_bind_session_type(lua_State *L);
 int mtx_bind_engine_save_prefix(lua_State *L);
 int mtx_bind_engine_load_prefix(lua_State *L);
 int mtx_bind_engine_forget_prefix(lua_State *L);
+int mtx_bind_engine_set_disk(lua_State *L);
 
 #endif

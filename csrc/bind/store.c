@@ -44,14 +44,33 @@ int mtx_bind_engine_load_prefix(lua_State *L) {
   return 2;
 }
 
-// forget_prefix(key, ids) -> how many of them were known
+// forget_prefix(key, ids) -> how many of them were known; forget_prefix(nil): everything -> 0
 int mtx_bind_engine_forget_prefix(lua_State *L) {
   mtx_bind_engine *e = mtx_bind_check_engine(L, 1);
-  const char *key = luaL_checkstring(L, 2);
-  int64_t n, n_known;
-  const int32_t *ids = mtx_check_ids(L, 3, &n);
+  const char *key = luaL_optstring(L, 2, NULL);
+  int64_t n = 0, n_known;
+  const int32_t *ids = key ? mtx_check_ids(L, 3, &n) : NULL;
   mtx_err err;
   if (mtx_engine_forget_prefix(e->engine, key, ids, n, &n_known, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   lua_pushinteger(L, n_known);
+  return 1;
+}
+
+// set_disk{dir, budget_bytes, ttl_s}: prompts are saved there; set_disk(nil): no longer. -> true
+int mtx_bind_engine_set_disk(lua_State *L) {
+  mtx_bind_engine *e = mtx_bind_check_engine(L, 1);
+  const char *dir = NULL;
+  lua_settop(L, 2);
+  if (!lua_isnil(L, 2)) {
+    luaL_checktype(L, 2, LUA_TTABLE);
+    dir = mtx_opt_string(L, 2, "dir", NULL);
+    luaL_argcheck(L, dir, 2, "option 'dir' is missing");
+  }
+  int64_t bytes = dir ? mtx_opt_integer(L, 2, "budget_bytes", 0) : 0;
+  luaL_argcheck(L, bytes >= 0, 2, "option 'budget_bytes' must not be negative");
+  double ttl = dir ? mtx_opt_number(L, 2, "ttl_s", 0) : 0;
+  mtx_err err;
+  if (mtx_engine_set_disk(e->engine, dir, (uint64_t)bytes, ttl, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  lua_pushboolean(L, 1);
   return 1;
 }

@@ -94,6 +94,7 @@ static size_t n_running(const mtx_engine *e, const mtx_run *except) {
 
 static mtx_code take_sequence(mtx_engine *e, mtx_run *r, mtx_err *err) {
   if (r->job || !r->cache_key || r->prompt_logprobs >= 0) return mtx_kv_seq_new(e->kv, &r->seq, err);
+  if (e->disk) mtx_disk_fetch(e->disk, r->cache_key, r->tokens.ptr, (int64_t)r->tokens.len - 1);
   int64_t kept;  // one token at least is evaluated: its logits are wanted
   mtx_code rc = mtx_prefix_take(e->prefix, r->cache_key, r->tokens.ptr, (int64_t)r->tokens.len - 1, &r->seq, &kept, err);
   if (!rc && !r->started) r->n_cached = kept < r->n_prompt ? kept : r->n_prompt;

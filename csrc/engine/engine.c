@@ -84,7 +84,7 @@ static bool receive(mtx_engine *e, bool idle, inbox *in) {
   double until = idle ? next_deadline(e) : 0;
   struct timespec at = {(time_t)(until / 1e3), (long)((until - (double)(int64_t)(until / 1e3) * 1e3) * 1e6)};
   pthread_mutex_lock(&e->lock);
-  while (idle && !e->stop && !e->arrived && !e->jobs && !e->n_cancels && !e->has_new_policy && !e->new_threads) {
+  while (idle && !e->stop && !e->arrived && !e->jobs && !e->n_cancels && !e->has_new_policy && !e->has_new_disk && !e->new_threads) {
     if (!until) pthread_cond_wait(&e->work_cond, &e->lock);
     else if (pthread_cond_timedwait(&e->work_cond, &e->lock, &at) == ETIMEDOUT) break;
   }
@@ -105,7 +105,12 @@ static bool receive(mtx_engine *e, bool idle, inbox *in) {
   }
   int n_threads = e->new_threads;
   e->new_threads = 0;
+  bool has_disk = e->has_new_disk;
+  mtx_disk_opts disk = e->new_disk;
+  e->new_disk = (mtx_disk_opts){0};
+  e->has_new_disk = false;
   pthread_mutex_unlock(&e->lock);
+  if (has_disk) mtx_engine_take_disk(e, disk);
   if (n_threads) mtx_context_set_threads(e->ctx, n_threads);
   return !stop;
 }
@@ -268,6 +273,7 @@ static void *engine_main(void *arg) {
   }
   free(in.cancels);
   e->n_runs = 0;
+  if (e->disk) mtx_disk_store(e->disk);
   return NULL;
 }
 
@@ -392,6 +398,7 @@ void mtx_engine_close(mtx_engine *e) {
     pthread_mutex_destroy(&e->lock);
   }
   mtx_event_free(e->events);
+  mtx_disk_close(e->disk);
   mtx_prefix_close(e->prefix);
   mtx_sample_work_close(e->work);
   mtx_context_close(e->ctx);
@@ -400,6 +407,7 @@ void mtx_engine_close(mtx_engine *e) {
   free((void *)e->policy.preempt);
   free((void *)e->new_policy.order);
   free((void *)e->new_policy.preempt);
+  free((void *)e->new_disk.dir);
   free(e->cancels);
   free(e->runs);
   free(e->rows);

@@ -181,7 +181,10 @@ mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *t
 // Remembered under `key`; NULL = under the key it was saved with. *tokens and *owner (empty at first) get what
 // the file holds and that key, zero-terminated.
 mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err);
-// Forgets tokens[0..n) and what only they led to; *n_known: how many of them the index knew.
+// From the next request on prompts are also looked for in a folder, and saved there when the engine closes (disk.h).
+// dir NULL = no longer; budget_bytes: of all files there; ttl_s: files unused for longer go.
+mtx_code mtx_engine_set_disk(mtx_engine *e, const char *dir, uint64_t budget_bytes, double ttl_s, mtx_err *err);
+// Forgets tokens[0..n) and what only they led to; *n_known: how many of them the index knew. key NULL: everything.
 mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, int64_t *n_known, mtx_err *err);
 
 typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_NONE = 0, MTX_POOL_MEAN = 1, MTX_POOL_CLS = 2, MTX_POOL_LAST = 3 } mtx_pooling;

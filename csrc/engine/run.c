@@ -48,15 +48,17 @@ static mtx_code add_rule(mtx_run *run, const char *text, size_t len, bool ban, m
 }
 
 // Where later prompts may leave this one, for models that go on only from checkpoints:
-// its end (the next turn), and where its last two clusters of control tokens begin.
+// its end (the next turn; with recurrent state one token before it, so that the same
+// prompt again has a token to evaluate), and where its last two clusters of control tokens begin.
 // Such a cluster frames a turn, as <|im_end|> <|im_start|> user does: at the last one a
 // chat continues whose template rewrites the reply's start, at the one before it a chat
 // whose last turn was edited.
 static void set_marks(const mtx_engine *e, mtx_run *r) {
   enum { GAP = 16, CLUSTER = 64, LEAST = 32 };  // tokens: between control tokens of a cluster, of a cluster, worth a checkpoint
-  int64_t at[MTX_MAX_MARKS] = {r->n_prompt}, first = -1, last = -1;
+  bool recurrent = mtx_model_get_info(e->model)->recurrent;
+  int64_t at[MTX_MAX_MARKS] = {r->n_prompt - (recurrent && r->n_prompt > 1)}, first = -1, last = -1;
   int n = 1;
-  for (int64_t i = r->n_prompt - 1; i >= LEAST && n < MTX_MAX_MARKS; i--) {
+  for (int64_t i = at[0] - 1; i >= LEAST && n < MTX_MAX_MARKS; i--) {
     if (first >= 0 && (first - i > GAP || last - i > CLUSTER)) {
       at[n++] = first;
       first = -1;

@@ -77,7 +77,10 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
       break;
     case MTX_JOB_SAVE: mtx_job_save(e, job); return;
     case MTX_JOB_LOAD: mtx_job_load(e, job); return;
-    case MTX_JOB_FORGET: job->n_done = mtx_prefix_forget(e->prefix, job->key, job->tokens, job->n); break;
+    case MTX_JOB_FORGET:
+      if (job->key) job->n_done = mtx_prefix_forget(e->prefix, job->key, job->tokens, job->n);
+      else while (mtx_prefix_evict(e->prefix)) {}
+      break;
     case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv) && mtx_prefix_check(e->prefix); break;
     case MTX_JOB_PROFILE:
       job->n_profile = mtx_context_profile_take(e->ctx, job->profile, job->n_profile);

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "engine/engine.h"
+#include "engine/disk.h"
 #include "engine/pace.h"
 #include "gguf/map.h"
 #include "kv/prefix.h"
@@ -101,6 +102,7 @@ struct mtx_engine {
   mtx_context *ctx;
   mtx_kv *kv;
   mtx_prefix *prefix;
+  mtx_disk *disk;          // the engine's thread; NULL = prompts are not saved
   mtx_sample_work *work;
   mtx_engine_opts opts;
   int64_t n_ctx;
@@ -127,6 +129,7 @@ struct mtx_engine {
   mtx_job *jobs, **jobs_tail;
   int64_t *cancels; size_t n_cancels, cap_cancels;
   mtx_policy new_policy; bool has_new_policy;
+  mtx_disk_opts new_disk; bool has_new_disk;   // dir is owned, NULL = none
   int new_threads;
   mtx_event *events, **events_tail;
   uint64_t epoch;             // counts takes
@@ -189,6 +192,7 @@ bool mtx_embed_belongs(const mtx_run *r, int64_t id);            // to the group
 // store.c: saved state.
 void mtx_job_save(mtx_engine *e, mtx_job *job);
 void mtx_job_load(mtx_engine *e, mtx_job *job);
+void mtx_engine_take_disk(mtx_engine *e, mtx_disk_opts o);  // on the engine's thread: from now on; takes o.dir
 
 bool mtx_engine_check(mtx_engine *e);  // on a caller's thread: counts every page
 void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc);          // wakes the caller

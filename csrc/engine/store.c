@@ -69,6 +69,19 @@ void mtx_job_load(mtx_engine *e, mtx_job *job) {
   mtx_job_end(e, job, rc);
 }
 
+static mtx_code checksum(mtx_engine *e, uint64_t *out, mtx_err *err);
+
+static mtx_saved_for reader(const mtx_engine *e) {
+  return (mtx_saved_for){.layout = mtx_kv_get_layout(e->kv), .n_ctx = e->n_ctx, .n_vocab = e->n_vocab};
+}
+
+void mtx_engine_take_disk(mtx_engine *e, mtx_disk_opts o) {
+  mtx_saved_for who = reader(e);
+  mtx_disk_close(e->disk);
+  e->disk = o.dir && !checksum(e, &who.model, NULL) ? mtx_disk_open(&o, e->kv, e->prefix, &who) : NULL;
+  free((void *)o.dir);
+}
+
 // ---- on the caller's --------------------------------------------------------------
 
 static mtx_code checksum(mtx_engine *e, uint64_t *out, mtx_err *err) {
@@ -112,7 +125,7 @@ static mtx_code save(mtx_engine *e, mtx_job *job, const char *path, uint64_t *n_
 
 // Reads a file and runs a LOAD; `tokens` and `owner` (or NULL) get what it holds.
 static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err) {
-  mtx_saved_for who = {.layout = mtx_kv_get_layout(e->kv), .n_ctx = e->n_ctx, .n_vocab = e->n_vocab};
+  mtx_saved_for who = reader(e);
   mtx_saved saved;
   mtx_map *map;
   mtx_code rc = checksum(e, &who.model, err);
@@ -160,4 +173,16 @@ mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t 
   mtx_code rc = mtx_jobs_run(e, &job, 1, err);
   *n_known = rc ? 0 : job.n_done;
   return rc;
+}
+
+mtx_code mtx_engine_set_disk(mtx_engine *e, const char *dir, uint64_t budget_bytes, double ttl_s, mtx_err *err) {
+  char *copy = dir ? strdup(dir) : NULL;
+  if (dir && !copy) return mtx_fail(err, MTX_ENOMEM, "no memory for a folder's name");
+  pthread_mutex_lock(&e->lock);
+  free((void *)e->new_disk.dir);
+  e->new_disk = (mtx_disk_opts){copy, budget_bytes, ttl_s};
+  e->has_new_disk = true;
+  pthread_cond_signal(&e->work_cond);
+  pthread_mutex_unlock(&e->lock);
+  return MTX_OK;
 }

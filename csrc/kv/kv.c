@@ -247,7 +247,7 @@ mtx_code mtx_kv_seq_build(mtx_kv *kv, int64_t n_tokens, uint8_t *const *const *p
       *seq = -1;
       return rc;
     }
-  if (at) mtx_state_adopt(&s->state, kv->layout.state_bytes, at);
+  if (at) memcpy(s->state.live, at->data, kv->layout.state_bytes);
   s->len = n_tokens;
   return MTX_OK;
 }

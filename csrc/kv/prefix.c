@@ -10,6 +10,7 @@
 // always a leaf, and every walk over all nodes is a loop.
 #include "kv/prefix.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -504,17 +505,40 @@ static bool gather(const mtx_prefix *p, const node *x, const checkpoint *c, int6
   return ok;
 }
 
-mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err) {
+// Where on the tree the longest known part of tokens[0..n) ends (NULL: nothing is known), and its checkpoint.
+static node *find(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int64_t *kept, checkpoint **c) {
   size_t at;
-  node *top = top_of(p, key, &at), *x = NULL;
-  checkpoint *c = NULL;
+  node *top = top_of(p, key, &at);
+  *c = NULL;
   *kept = 0;
-  if (top) x = walk(top, tokens, n, kept);
-  if (x && !p->exact) {
-    c = last_checkpoint(p, x, *kept, kept);
-    if (c) x = c->node;
-  }
-  if (!*kept) return mtx_kv_seq_new(p->kv, seq, err);
+  if (!top) return NULL;
+  node *x = walk(top, tokens, n, kept);
+  if (p->exact) return *kept ? x : NULL;
+  *c = last_checkpoint(p, x, *kept, kept);
+  return *c ? (*c)->node : NULL;
+}
+
+int64_t mtx_prefix_known(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n) {
+  checkpoint *c;
+  int64_t kept;
+  find(p, key, tokens, n, &kept, &c);
+  return kept;
+}
+
+// The newest states on the path to c, so that seq can be cut there.
+static void add_snapshots(mtx_prefix *p, int seq, const checkpoint *c) {
+  mtx_snapshot *s[MTX_MAX_SNAPSHOTS];
+  int n = 0, most = mtx_state_max_snapshots(p->layout->state_bytes);
+  for (const node *x = c->node; x->parent && n < most; x = x->parent)
+    for (size_t i = x->n_at; i-- > 0 && n < most;)
+      if (x->at[i]->n <= c->n) s[n++] = x->at[i]->state;
+  while (n) mtx_kv_seq_add_snapshot(p->kv, seq, s[--n]);
+}
+
+mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err) {
+  checkpoint *c;
+  node *x = find(p, key, tokens, n, kept, &c);
+  if (!x) return mtx_kv_seq_new(p->kv, seq, err);
   uint8_t **list[MTX_KV_MAX_GROUPS] = {0};
   mtx_code rc = gather(p, x, c, *kept, list) ? mtx_kv_seq_build(p->kv, *kept, (uint8_t *const *const *)list, c ? c->state : NULL, seq, err)
                                              : mtx_fail(err, MTX_ENOMEM, "no memory for a table of pages");
@@ -523,7 +547,23 @@ mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, 
   p->clock++;
   touch_path(p, x);
   if (c) touch(&c->link, &p->checkpoints, p->clock);
+  if (c && c->state) add_snapshots(p, *seq, c);
   return MTX_OK;
+}
+
+void mtx_prefix_each(mtx_prefix *p, bool (*visit)(void *ctx, const char *key, const int32_t *tokens, int64_t n), void *ctx) {
+  bool on = true;
+  for (link *l = p->nodes.older, *next; l != &p->nodes && on; l = next) {
+    node *x = (node *)l;
+    next = l->older;  // a take of x moves x and what stands above it, which is newer
+    if (x->n_child) continue;
+    int32_t *tokens = malloc((size_t)end_of(x) * sizeof *tokens);
+    if (!tokens) continue;
+    const node *y = x;
+    for (; y->parent; y = y->parent) memcpy(tokens + y->start, y->tokens, (size_t)y->n * sizeof *tokens);
+    on = visit(ctx, ((const root *)((const char *)y - offsetof(root, top)))->key, tokens, end_of(x));
+    free(tokens);
+  }
 }
 
 int64_t mtx_prefix_forget(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n) {

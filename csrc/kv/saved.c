@@ -19,7 +19,7 @@ _Static_assert(sizeof(head) == HEAD_BYTES, "the head has no gaps");
 
 static const char magic[8] = {'m', 't', 'x', 's', 't', 'a', 't', 'e'};
 
-static mtx_code parse(mtx_saved *s, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err) {
+static mtx_code parse(mtx_saved *s, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, bool whole, mtx_err *err) {
   head h;
   if (n < sizeof h + sizeof(uint64_t) || memcmp(bytes, magic, sizeof magic)) return mtx_fail(err, MTX_EFORMAT, "this is no saved state of mtx");
   memcpy(&h, bytes, sizeof h);
@@ -30,9 +30,9 @@ static mtx_code parse(mtx_saved *s, const uint8_t *bytes, uint64_t n, const mtx_
   mtx_checksum c;
   uint64_t sum;
   mtx_checksum_init(&c);
-  mtx_checksum_update(&c, bytes, n - sizeof sum);
+  if (whole) mtx_checksum_update(&c, bytes, n - sizeof sum);
   memcpy(&sum, bytes + n - sizeof sum, sizeof sum);
-  if (sum != mtx_checksum_get(&c)) return mtx_fail(err, MTX_EFORMAT, "the saved state is damaged: its checksum is wrong");
+  if (whole && sum != mtx_checksum_get(&c)) return mtx_fail(err, MTX_EFORMAT, "the saved state is damaged: its checksum is wrong");
   if (h.model != who->model) return mtx_fail(err, MTX_EUNSUPPORTED, "the state was saved from another model file");
   if (h.n_tokens > (uint64_t)who->n_ctx)
     return mtx_fail(err, MTX_ELIMIT, "the saved state has %llu tokens, the context is %lld tokens; raise the context", (unsigned long long)h.n_tokens,
@@ -53,11 +53,19 @@ static mtx_code parse(mtx_saved *s, const uint8_t *bytes, uint64_t n, const mtx_
   return mtx_kv_image_check(who->layout, s->image, s->image_bytes, s->n_stored, err);
 }
 
-mtx_code mtx_saved_open(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err) {
+static mtx_code open_parts(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, bool whole, mtx_err *err) {
   *out = (mtx_saved){0};
-  mtx_code rc = parse(out, bytes, n, who, err);
+  mtx_code rc = parse(out, bytes, n, who, whole, err);
   if (rc) mtx_saved_close(out);
   return rc;
+}
+
+mtx_code mtx_saved_open(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err) {
+  return open_parts(out, bytes, n, who, true, err);
+}
+
+mtx_code mtx_saved_peek(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err) {
+  return open_parts(out, bytes, n, who, false, err);
 }
 
 void mtx_saved_close(mtx_saved *s) {

@@ -32,6 +32,8 @@ typedef struct mtx_saved_for {  // who wants to read
 // MTX_EUNSUPPORTED (version, another model, KV type or shape), MTX_ELIMIT (longer than the
 // context). On failure *out is empty.
 mtx_code mtx_saved_open(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err);
+// The same without the checksum, so that only the first pages are read: it may still be damaged.
+mtx_code mtx_saved_peek(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err);
 void mtx_saved_close(mtx_saved *s);
 
 // Gives all bytes in order to put(ctx, ...), which returns false to end it (MTX_EIO, err is the

@@ -103,9 +103,3 @@ void mtx_state_restore(mtx_state *dst, const mtx_state *src, size_t bytes, int64
     dst->snap[dst->n]->refs++;
   }
 }
-
-void mtx_state_adopt(mtx_state *s, size_t bytes, mtx_snapshot *at) {
-  memcpy(s->live, at->data, bytes);
-  mtx_snapshot_ref(at);
-  s->snap[s->n++] = at;
-}

@@ -36,7 +36,5 @@ int64_t mtx_state_nearest(const mtx_state *s, int64_t len, int64_t n_tokens);
 // Puts the live state of dst to what src was at n_tokens (a value of mtx_state_nearest).
 // dst may be src; dst takes references to src's snapshots up to n_tokens.
 void mtx_state_restore(mtx_state *dst, const mtx_state *src, size_t bytes, int64_t len, int64_t n_tokens);
-// Puts a fresh state to what `at` holds and keeps a reference to it.
-void mtx_state_adopt(mtx_state *s, size_t bytes, mtx_snapshot *at);
 
 #endif

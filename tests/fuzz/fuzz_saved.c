@@ -55,6 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   }
   if (!mtx_kv_check(kv) || mtx_kv_n_seqs(kv)) abort();
   mtx_saved_close(&s);
+  if (!mtx_saved_peek(&s, bytes, size - 1, &who, NULL) && (s.n_tokens > N_CTX || s.label_bytes > size)) abort();
+  mtx_saved_close(&s);
   mtx_kv_close(kv);
   free(bytes);
   return 0;

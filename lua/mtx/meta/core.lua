@@ -206,9 +206,12 @@ function engine:save_prefix(key, ids, path) end
 ---The ids it holds, and that key.
 ---@return integer[]|nil ids, string key_or_message, string? code
 function engine:load_prefix(key, path) end
----Forgets ids and what only they led to. How many of them were known.
+---Forgets ids and what only they led to. How many of them were known. Without key: forgets everything.
 ---@return integer|nil, string?, string?
 function engine:forget_prefix(key, ids) end
+---Prompts are also looked for in the folder `dir`, and saved there when the engine closes: budget_bytes of all
+---files, ttl_s seconds that an unused one stays. nil: no longer.
+function engine:set_disk(options) end
 function engine:close() end
 
 ---@class mtx.session
