@@ -81,7 +81,9 @@ static void look_at(mtx_disk *d, char *path) {
     free(path);
     return;
   }
-  if (!mtx_saved_peek(&s, mtx_map_data(map), mtx_map_bytes(map), &d->who, NULL)) {
+  mtx_code rc = mtx_saved_peek(&s, mtx_map_data(map), mtx_map_bytes(map), &d->who, NULL);
+  if (rc == MTX_EFORMAT) unlink(path);
+  if (!rc) {
     char *key = strndup(s.label, s.label_bytes);
     if (key && !mtx_grow(&d->e, &d->cap, d->n + 1, sizeof *d->e, NULL)) {
       d->e[d->n++] = (entry){path, key, s.tokens, s.n_tokens};
