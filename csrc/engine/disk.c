@@ -158,6 +158,16 @@ void mtx_disk_fetch(mtx_disk *d, const char *key, const int32_t *tokens, int64_t
   if (!load(d, &d->e[best]) || mtx_prefix_known(d->prefix, key, tokens, n) <= known) entry_drop(d, best);
 }
 
+void mtx_disk_forget(mtx_disk *d, const char *key, const int32_t *tokens, int64_t n) {
+  if (!d->scanned) scan(d);
+  for (size_t i = d->n; i-- > 0;) {
+    int64_t least = d->e[i].n < n ? d->e[i].n : n;
+    if (key && (!least || common(&d->e[i], key, tokens, n) < least)) continue;
+    unlink(d->e[i].path);
+    entry_drop(d, i);
+  }
+}
+
 // ---- writing ---------------------------------------------------------------------------
 
 typedef struct { char *path; uint64_t bytes; double age; } file;

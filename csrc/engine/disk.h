@@ -28,6 +28,8 @@ void mtx_disk_close(mtx_disk *d);
 
 // Loads the file that knows most of tokens[0..n) into the index, when that is clearly more than the index knows.
 void mtx_disk_fetch(mtx_disk *d, const char *key, const int32_t *tokens, int64_t n);
+// Removes this model's files that begin with tokens[0..n) or are a beginning of them; key NULL: all of them.
+void mtx_disk_forget(mtx_disk *d, const char *key, const int32_t *tokens, int64_t n);
 // Writes what the index knows, the last used first, as far as the budget goes.
 void mtx_disk_store(mtx_disk *d);
 

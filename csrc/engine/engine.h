@@ -185,6 +185,7 @@ mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path
 // dir NULL = no longer; budget_bytes: of all files there; ttl_s: files unused for longer go.
 mtx_code mtx_engine_set_disk(mtx_engine *e, const char *dir, uint64_t budget_bytes, double ttl_s, mtx_err *err);
 // Forgets tokens[0..n) and what only they led to; *n_known: how many of them the index knew. key NULL: everything.
+// Files of set_disk's folder go as well.
 mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, int64_t *n_known, mtx_err *err);
 
 typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_NONE = 0, MTX_POOL_MEAN = 1, MTX_POOL_CLS = 2, MTX_POOL_LAST = 3 } mtx_pooling;

@@ -80,6 +80,7 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
     case MTX_JOB_FORGET:
       if (job->key) job->n_done = mtx_prefix_forget(e->prefix, job->key, job->tokens, job->n);
       else while (mtx_prefix_evict(e->prefix)) {}
+      if (e->disk) mtx_disk_forget(e->disk, job->key, job->tokens, job->n);
       break;
     case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv) && mtx_prefix_check(e->prefix); break;
     case MTX_JOB_PROFILE:

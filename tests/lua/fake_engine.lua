@@ -318,7 +318,9 @@ function Engine:load_prefix(key, path)
   return ids, key or owner
 end
 
-function Engine:forget_prefix(_, ids) return #ids end
+function Engine:forget_prefix(_, ids) return ids and #ids or 0 end
+
+function Engine:set_disk(options) self.disk = options end
 
 function Engine:set_policy(p) self.policies[#self.policies + 1] = p end
 

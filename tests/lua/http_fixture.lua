@@ -17,6 +17,7 @@ function fixture.start(flags, change)
   fake.reset()
   local deps, dir = fake.deps()
   flags = flags or {}
+  flags.persist_dir = flags.persist_dir or dir .. "/.prompts"
   flags.port, flags.models_dir, flags.log_level = "0", dir, flags.log_level or "error"
   if change then change(deps) end
   local ctx = assert(serve.new(assert(config.load({ env = function() end, flags = flags })), deps))

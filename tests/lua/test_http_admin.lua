@@ -108,6 +108,40 @@ function TestAdmin:test_router()
   lu.assertEquals(post("/v1/audio/transcriptions", "{}").status, 501)
 end
 
+function TestAdmin:test_cache_persistence()
+  local url = "/api/cache/persistence"
+  local function put(body) return client.request(port, "PUT", url, body) end
+  lu.assertEquals(get(url).json, { enabled = false, budget_mb = 4096, ttl_hours = 168, files = 0, used_bytes = 0 })
+  lu.assertEquals(client.request(port, "DELETE", url .. "/chats/x").status, 200) -- nothing is saved
+  post("/models/load", { model = "tiny" })
+  local engine, dir = fake.engines[#fake.engines], ctx.persistence.dir
+  lu.assertNil(engine.disk)
+  lu.assertNil(require("luv").fs_stat(dir)) -- off writes nothing
+  for _, body in ipairs({ { enabled = 1 }, { budget_mb = -1 }, { budget_mb = 1.5 }, { ttl_hours = 0 }, { ttl_hours = "x" } }) do
+    lu.assertEquals(put(body).status, 400)
+  end
+  lu.assertEquals(put({ enabled = true, budget_mb = 1 }).json, { enabled = true, budget_mb = 1, ttl_hours = 168, files = 0, used_bytes = 0 })
+  lu.assertEquals(engine.disk, { dir = dir, budget_bytes = 1 << 20, ttl_s = 168 * 3600 })
+  local function write(name, bytes) local f = assert(io.open(dir .. "/" .. name, "w")) f:write(("x"):rep(bytes)) f:close() end
+  write("0123-aa.mtxstate", 700000)
+  write("0123-bb.mtxstate", 200000)
+  write("keep.txt", 10)
+  lu.assertEquals({ get(url).json.files, get(url).json.used_bytes }, { 2, 900000 })
+  require("luv").fs_utime(dir .. "/0123-aa.mtxstate", 5, 5)
+  lu.assertEquals(put({ ttl_hours = 2 }).json, { enabled = true, budget_mb = 1, ttl_hours = 2, files = 1, used_bytes = 200000 })
+  lu.assertEquals(put({ budget_mb = 0 }).json.files, 0)
+  write("0123-cc.mtxstate", 9)
+  lu.assertEquals(client.request(port, "DELETE", url).json.files, 0)
+  lu.assertEquals(client.request(port, "DELETE", url .. "/chats/x").status, 501)
+  local persist_dir = dir
+  stop()
+  start({ persist_dir = persist_dir })
+  lu.assertEquals({ get(url).json.enabled, get(url).json.ttl_hours }, { true, 2 }) -- what a request said outlasts the server
+  write("0123-dd.mtxstate", 9)
+  lu.assertEquals(put({ enabled = false }).json, { enabled = false, budget_mb = 0, ttl_hours = 2, files = 0, used_bytes = 0 })
+  lu.assertNotNil(require("luv").fs_stat(dir .. "/keep.txt"))
+end
+
 function TestAdmin:test_health_lists_and_refusals()
   local h = get("/api/health").json
   lu.assertEquals(h.status, "ok")
@@ -116,7 +150,6 @@ function TestAdmin:test_health_lists_and_refusals()
   for _, a in ipairs(h.supported_architectures) do has[a] = true end
   lu.assertTrue(has.llama and has.qwen3)
   lu.assertEquals(get("/api/cache/persistence").json.enabled, false)
-  lu.assertEquals(client.request(port, "PUT", "/api/cache/persistence", { enabled = true }).status, 501)
   lu.assertEquals(client.request(port, "PUT", "/api/cache/persistence", { budget_mb = -1 }).status, 400)
   lu.assertEquals(post("/api/pull", { model = "x" }).status, 501)
 end

@@ -14,6 +14,7 @@ local ctx, port, dir
 
 -- A server that sees the one model; flags: further options.
 local function start(flags)
+  flags.persist_dir = flags.persist_dir or dir .. "/prompts"
   flags.port, flags.models_dir, flags.log_level, flags.ctx = "0", dir .. "/models", "error", "1024"
   ctx = assert(serve.new(assert(config.load({ env = function() end, flags = flags }))))
   assert(serve.listen(ctx))
@@ -24,10 +25,10 @@ local function stop()
   ctx.config.drain_timeout = 0
   local done = false
   serve.drain(ctx, function() done = true end)
-  lu.assertTrue(client.wait(function() return done end, 20000))
+  lu.assertTrue(client.wait(function() return done end, 120000))
 end
 
-local function post(path, body) return client.request(port, "POST", path, body) end
+local function post(path, body) return client.request(port, "POST", path, body, nil, 120000) end
 
 TestCache = {}
 
@@ -77,5 +78,38 @@ function TestCache:test_slot_in_another_server()
   lu.assertEquals(bad.status, 400)
   lu.assertStrContains(bad.json.error.message, "river: the saved state is damaged")
   lu.assertNil(bad.body:find(dir, 1, true))
+  stop()
+end
+
+-- T65, T66: prompts outlast the server, without any call of a client; another KV type finds nothing.
+function TestCache:test_prompts_outlast_the_server()
+  local other = ("Bread needs flour, water, salt and time, and an oven that is hot enough. "):rep(12) .. "First you"
+  local url, flags = "/api/cache/persistence", function(t) t.persist_dir = dir .. "/a/prompts" return t end
+  start(flags({}))
+  local river, bread = complete(), complete(other)
+  lu.assertEquals({ river.tokens_cached, client.request(port, "GET", url).json.enabled }, { 0, false })
+  stop()
+  lu.assertNil(uv.fs_stat(dir .. "/a")) -- off writes nothing
+
+  start(flags({ persist = "true" }))
+  complete()
+  complete(other)
+  stop()
+  start(flags({ persist = "true" }))
+  local status = client.request(port, "GET", url).json
+  lu.assertEquals({ status.enabled, status.files }, { true, 2 })
+  lu.assertEquals(uv.fs_stat(dir .. "/a/prompts").mode & 511, 448)
+  local again = complete()
+  lu.assertEquals({ again.tokens_cached, again.content, again.tokens }, { river.tokens_evaluated - 1, river.content, river.tokens })
+  again = complete(other)
+  lu.assertEquals({ again.tokens_cached, again.content }, { bread.tokens_evaluated - 1, bread.content })
+  stop()
+  start(flags({ persist = "true", kv_type = "f32" }))
+  lu.assertEquals(complete().tokens_cached, 0)
+  lu.assertEquals(client.request(port, "PUT", url, { enabled = false }).json.files, 0)
+  stop()
+  start(flags({ persist = "true" })) -- what the request said holds
+  lu.assertEquals(client.request(port, "GET", url).json.enabled, false)
+  lu.assertEquals(complete().tokens_cached, 0)
   stop()
 end

@@ -85,7 +85,8 @@ function serve.new(config, deps)
     ctx.script, message = script.new(ctx)
     if not ctx.script then return nil, message end
   end
-  models.attach(ctx)
+  local attached, reason = models.attach(ctx)
+  if not attached then return nil, reason end
   ctx.policy, message = sched.new(ctx)
   if not ctx.policy then return nil, message end
   local traced, why = telemetry.attach(ctx)

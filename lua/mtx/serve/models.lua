@@ -9,6 +9,7 @@ local core = require("mtx.core")
 local grammar = require("mtx.serve.grammar")
 local json = require("mtx.json")
 local parse = require("mtx.parse")
+local persistence = require("mtx.serve.persistence")
 local pool = require("mtx.serve.pool")
 local render = require("mtx.serve.render")
 
@@ -104,7 +105,7 @@ function models.parser(loaded, req)
   return p
 end
 
--- Adds catalog, pool, render, parser, grammar to ctx.
+-- Adds catalog, pool, persistence, render, parser, grammar to ctx. nil, message on failure.
 function models.attach(ctx)
   local deps = ctx.deps
   ctx.core = deps.core or require("mtx")
@@ -112,6 +113,9 @@ function models.attach(ctx)
   ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe,
     sha256 = core.sha256, clock = ctx.clock })
   ctx.pool = pool.new(ctx)
+  local message
+  ctx.persistence, message = persistence.new(ctx.config)
+  if not ctx.persistence then return nil, message end
   ctx.facts = models.facts
   ctx.call_texts = call_texts.new()
   ctx.details = deps.details or models.details
@@ -160,6 +164,7 @@ function models.attach(ctx)
     if queue >= ctx.config.max_waiting then return { ready = false, reason = "overloaded", queue = queue } end
     return { ready = true, model = names[1], models = require("mtx.api.wire").list(names), queue = queue }
   end
+  return true
 end
 
 return models

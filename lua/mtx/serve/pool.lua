@@ -181,6 +181,7 @@ function Pool:engine(l)
     check.fail(short and 503 or 500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = short and "unavailable" or "internal" })
   end
   l.engine = engine
+  self.ctx.persistence:apply(engine)
   l.poll = uv.new_poll(engine:fd())
   l.poll:start("r", function(err) if not err then drain(self, l) end end)
 end

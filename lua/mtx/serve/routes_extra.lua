@@ -28,26 +28,41 @@ local function health(ctx)
     vision_supported_architectures = list(), supported_quantizations = list(models.quantizations()) })
 end
 
--- The prompt cache lives in memory only: its file-backed form is off and cannot be switched on.
-local OFF = wire.encode({ enabled = false, budget_mb = 0, ttl_hours = 0, files = 0, used_bytes = 0 })
+local function each_engine(ctx, f)
+  for _, l in ipairs(ctx.pool:list()) do f(l.engine) end
+end
 
-local function put_persistence(x)
-  local body = answer.body(x)
-  local on = check.boolean(body, "enabled")
-  check.integer(body, "budget_mb", 0)
-  check.integer(body, "ttl_hours", 1)
-  if on then check.fail(501, "the prompt cache is kept in memory only; saving it to disk is not supported") end
-  x:send(200, OFF)
+-- What the engines hold in memory is forgotten as well, so that nothing comes back when they end.
+local function clear_persistence(ctx)
+  return function(x)
+    each_engine(ctx, function(engine) engine:forget_prefix(nil) end)
+    ctx.persistence:clear()
+    x:send(200, wire.encode(ctx.persistence:status()))
+  end
+end
+
+local function put_persistence(ctx)
+  return function(x)
+    local body = answer.body(x)
+    local ok, message = ctx.persistence:set({ enabled = check.boolean(body, "enabled"), budget_mb = check.integer(body, "budget_mb", 0, 1 << 24),
+      ttl_hours = check.integer(body, "ttl_hours", 1, 1 << 20) })
+    if not ok then check.fail(500, message) end
+    each_engine(ctx, function(engine) ctx.persistence:apply(engine) end)
+    x:send(200, wire.encode(ctx.persistence:status()))
+  end
 end
 
 function M.add(ctx)
   local r = ctx.routes
   local function route(method, path, scope, handler) r:add(method, path, { scope = scope, dialect = "ollama", handler = handler }) end
   route("GET", "/api/health", "infer", function(x) x:send(200, health(ctx)) end)
-  route("GET", "/api/cache/persistence", "admin", function(x) x:send(200, OFF) end)
-  route("PUT", "/api/cache/persistence", "admin", put_persistence)
-  route("DELETE", "/api/cache/persistence", "admin", function(x) x:send(200, OFF) end)
-  route("DELETE", "/api/cache/persistence/chats/:tag", "admin", function(x) x:send(200, OFF) end)
+  route("GET", "/api/cache/persistence", "admin", function(x) x:send(200, wire.encode(ctx.persistence:status())) end)
+  route("PUT", "/api/cache/persistence", "admin", put_persistence(ctx))
+  route("DELETE", "/api/cache/persistence", "admin", clear_persistence(ctx))
+  route("DELETE", "/api/cache/persistence/chats/:tag", "admin", function(x)
+    if ctx.persistence.enabled then check.fail(501, "saved prompts are not told apart by cache_tag; DELETE /api/cache/persistence removes all") end
+    x:send(200, wire.encode(ctx.persistence:status()))
+  end)
   for _, path in ipairs({ "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech", "/v1/images/generations" }) do
     ctx.routes:add("POST", path, { scope = "infer", dialect = "openai", handler = function()
       check.fail(501, "audio and images are not supported by this server")
