@@ -23,7 +23,9 @@
 --   template_args  extra variables for the template
 --   continue       chat: the last assistant message is to be continued
 --   max_tokens     nil = up to the context; n (choices), stop (list of text)
---   sampler        only what the client set; see SAMPLER_DEFAULTS
+--   sampler        only what the client set; see SAMPLER_DEFAULTS. Beside the engine's own options: cfg_scale and
+--                  negative_prompt (guidance.lua), banned_strings, dry_sequence_breakers, script (the field "sampler":
+--                  a name of the owner's script) and script_options ("sampler_options")
 --   logprobs       nil = none | number of alternatives (0 = chosen token only)
 --   echo           text: the prompt's text comes back first
 --   stream, include_usage, keep_alive (seconds, math.huge = for ever)
