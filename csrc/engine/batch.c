@@ -51,6 +51,13 @@ static bool has_rows(const mtx_engine *e, const mtx_run *r) {
   return false;
 }
 
+// Ending a run takes the pages of its guide (or of whom it guides) too; not while that one
+// has rows in the step being built. In the next one it has nothing to feed.
+static bool may_end(const mtx_engine *e, const mtx_run *r) {
+  const mtx_run *other = r->guide ? r->guide : r->guided;
+  return !other || other->seq < 0 || !has_rows(e, other);
+}
+
 bool mtx_batch_make_room(mtx_engine *e, const mtx_run *r) {
   if (mtx_prefix_evict(e->prefix)) return true;
   for (size_t i = e->n_runs; i-- > 0;) {
@@ -111,7 +118,7 @@ static bool admit(mtx_engine *e, mtx_run *r) {
   if (!r->job && !r->guided && n_running(e, r) >= (size_t)e->opts.n_parallel) return false;
   mtx_code rc = take_sequence(e, r, &err);
   if (rc && rc != MTX_ELIMIT) {
-    mtx_run_fail(e, r, &err);
+    if (may_end(e, r)) mtx_run_fail(e, r, &err);
     return false;
   }
   if (!rc) {
@@ -139,7 +146,11 @@ static bool admit(mtx_engine *e, mtx_run *r) {
       const mtx_run *o = e->runs[i];
       others_run |= o != r && o != r->guided && o != r->guide && o->seq >= 0 && !o->doomed;
     }
-    if (!others_run) mtx_run_fail(e, r, &err);
+    if (!others_run && may_end(e, r)) {
+      mtx_run *main = r->guided ? r->guided : r;
+      if (main->guide && main->n_generated) mtx_run_finish(e, main, MTX_DONE_LENGTH, NULL, NULL, NULL);
+      else mtx_run_fail(e, r, &err);
+    }
     return false;
   }
   if (r->job) r->job->session->seq = r->seq;
@@ -204,6 +215,8 @@ static void out_of_pages(mtx_engine *e, mtx_run *r) {
     mtx_run_fail(e, r, &err);
   } else if (n_running(e, r)) {
     leave(e, r);  // goes on when the others have ended
+  } else if (!may_end(e, r)) {
+    return;
   } else if (decodes(e, r)) {
     mtx_run_finish(e, r->guided ? r->guided : r, MTX_DONE_LENGTH, NULL, NULL, NULL);
   } else {

@@ -197,7 +197,7 @@ static void step(mtx_engine *e) {
     } else if (e->out_token[i] < r->n_prompt - 1 && !r->t_first) {
       mtx_run_prompt_logits(e, r, e->out_token[i], row);
     } else {
-      if (!(r = mtx_guide_join(e, r, &row))) continue;
+      if (!(r = mtx_guide_join(e, r, e->out_token[i], &row))) continue;
       int64_t before = r->n_generated;
       mtx_run_logits(e, r, row);
       n_new += r->n_generated > before;

@@ -42,9 +42,11 @@ mtx_code mtx_guide_new(const mtx_engine *e, const mtx_request *r, mtx_run *run, 
   return mtx_ids_append(&g->tokens, r->negative, (size_t)r->n_negative, err);
 }
 
-mtx_run *mtx_guide_join(mtx_engine *e, mtx_run *r, const float **logits) {
+mtx_run *mtx_guide_join(mtx_engine *e, mtx_run *r, int64_t i_token, const float **logits) {
   mtx_run *main = r->guided ? r->guided : r, *guide = main->guide;
   if (!guide) return r;
+  // One that lost its pages while it waited is evaluated again; its first row may have served by now.
+  if (i_token != (int64_t)r->tokens.len - 1) return NULL;
   memcpy(r->row, *logits, (size_t)e->n_out * sizeof(float));
   r->has_row = true;
   if (r == guide && !r->t_first) r->t_first = mtx_now_ms();

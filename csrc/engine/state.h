@@ -166,7 +166,7 @@ void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err);  // request or
 // guide.c: the second sequence of a request with guidance.
 mtx_code mtx_guide_new(const mtx_engine *e, const mtx_request *r, mtx_run *run, mtx_err *err);  // fills run->guide
 // A row has come for r: the run to sample and its logits, r itself without guidance; NULL while the other row is missing.
-mtx_run *mtx_guide_join(mtx_engine *e, mtx_run *r, const float **logits);
+mtx_run *mtx_guide_join(mtx_engine *e, mtx_run *r, int64_t i_token, const float **logits);
 void mtx_guide_follow(mtx_engine *e, mtx_run *r);  // after sampling: the guide gets r's tokens
 
 // batch.c: rows of the next step (e->rows); may end runs that can never go on.

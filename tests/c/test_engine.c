@@ -227,6 +227,34 @@ static void test_guidance(const fixture *f, int hello, int loop) {
   mtx_engine_close(e);
 }
 
+// The pages end while one of a pair has a row in the step that is being built: the pair
+// ends a step later, and whoever gets its pages is not touched by that row.
+static void test_guidance_out_of_pages(const fixture *f, int hello, int loop) {
+  mtx_engine *e;
+  mtx_err err = {0};
+  int n_cut = 0;
+  for (int n_negative = 1; n_negative <= 40; n_negative += 3) {
+    mtx_engine_opts o = {.n_ctx = 96, .n_parallel = 1, .kv_tokens = 96, .kv_type = MTX_KV_F16};
+    CHECK(mtx_engine_open(&e, f->model, f->tok, &o, &err) == MTX_OK);
+    int32_t p = hello, negative[40];
+    for (int i = 0; i < 40; i++) negative[i] = loop;
+    mtx_request pair = ask(&p, 1, 90), plain = ask(&p, 1, 40);
+    pair.negative = negative, pair.n_negative = n_negative, pair.cfg_scale = 1.5;
+    pair.ignore_eos = true;
+    static result x[2];
+    memset(x, 0, sizeof x);
+    int64_t first, id;
+    CHECK(mtx_engine_submit(e, &pair, &first, &err) == MTX_OK && mtx_engine_submit(e, &plain, &id, &err) == MTX_OK);
+    finish(e, x, first, 2);
+    CHECK(x[0].reason == MTX_DONE_LENGTH, "%d: %s", n_negative, x[0].message);
+    n_cut += x[0].n_generated < 90;
+    CHECK(x[1].reason == MTX_DONE_STOP && !strcmp(x[1].text, "lo, world. END of it"), "%d: '%s' %s", n_negative, x[1].text, x[1].message);
+    check_idle(e);
+    mtx_engine_close(e);
+  }
+  CHECK(n_cut == 14, "%d", n_cut);
+}
+
 typedef struct { int n_picks, n_closed; int32_t give; bool ban; } hooked;
 
 static mtx_code hook_pick(void *self, float *logits, int32_t n_vocab, const int32_t *history, int64_t n, int32_t *token, mtx_err *err) {
@@ -610,6 +638,7 @@ int main(void) {
     TIMED(test_banned(&f, hello));
     TIMED(test_logprobs_and_grammar(&f, hello));
     TIMED(test_guidance(&f, hello, loop));
+    TIMED(test_guidance_out_of_pages(&f, hello, loop));
     TIMED(test_hook(&f, hello, loop));
     TIMED(test_limits(&f, hello, loop));
     TIMED(test_cancel(&f, loop));

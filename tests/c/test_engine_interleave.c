@@ -59,7 +59,7 @@ static float *reference(world *w, const int32_t *tokens, int n, int from) {
 // ---- sessions, steered by a thread of their own --------------------------------------
 
 typedef struct { mtx_session *s; int n; int32_t tokens[N_CTX]; } branch;
-typedef struct { world *w; mtx_engine *e; rng r; int n_ops; } driver;
+typedef struct { world *w; mtx_engine *e; rng r; int n_ops; bool guided; } driver;
 
 static void eval(driver *d, branch *b) {
   int n = 1 + (int)rnd(&d->r, rnd(&d->r, 3) ? 6 : 40);
@@ -133,7 +133,7 @@ static void submit(driver *d, asked *a, const int32_t *shared) {
   mtx_sampler_opts_init(&a->sampler);
   a->sampler.temperature = rnd(&d->r, 2) ? 0 : 0.9;
   a->sampler.seed = d->r.s;
-  a->cfg_scale = rnd(&d->r, 3) ? 1 : 1.7;
+  a->cfg_scale = rnd(&d->r, 3) && !d->guided ? 1 : 1.7;
   a->n_negative = 1 + (int)rnd(&d->r, 60);
   for (int i = 0; i < a->n_negative; i++) a->negative[i] = (int32_t)rnd(&d->r, (uint32_t)d->w->n_vocab);
   mtx_request r;
@@ -244,6 +244,8 @@ static void scenario(world *w, uint64_t seed) {
   mtx_engine_opts o = {.n_ctx = N_CTX, .n_parallel = 1 + (int)rnd(&r, 4), .max_sessions = 2 * MAX_SESSIONS, .max_rows = rows[rnd(&r, 5)],
                        .n_threads = 1 + (int)rnd(&r, 2), .kv_type = MTX_KV_F32,
                        .kv_tokens = rnd(&r, 3) ? 3000 : 320, .cache_bytes = rnd(&r, 2) ? 8 << 20 : 0};
+  bool tight = rnd(&r, 4) == 0;  // requests in pairs and pages for one of them: somebody always has to go
+  if (tight) o.kv_tokens = N_CTX;
   mtx_engine *e;
   mtx_err err = {0};
   if (mtx_engine_open(&e, w->model, w->tok, &o, &err)) {
@@ -251,7 +253,7 @@ static void scenario(world *w, uint64_t seed) {
     return;
   }
   int before = n_bad;
-  driver steer = {w, e, {seed * 31 + 7}, 8}, ask = {w, e, {seed * 17 + 3}, 0};
+  driver steer = {w, e, {seed * 31 + 7}, tight ? 0 : 8, false}, ask = {w, e, {seed * 17 + 3}, 0, tight};
   pthread_t t;
   CHECK(pthread_create(&t, NULL, drive, &steer) == 0);
   request_loop(&ask);
