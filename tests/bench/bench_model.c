@@ -63,6 +63,22 @@ static double prefill(mtx_context *c, int seq, int n, int n_vocab) {
   return t;
 }
 
+// Microseconds of a decode step outside the ops, the median of n steps: the checks of rows, pages, the start of threads.
+static double outside(mtx_context *c, int seq, int n) {
+  double us[512];
+  mtx_err e;
+  if (n > 512) n = 512;
+  for (int i = 0; i < n; i++) {
+    mtx_profile_row rows[64];
+    double t = now(), ops = 0;
+    if (mtx_context_step(c, &(mtx_row){5, seq, true}, 1, NULL, &e)) die(&e);
+    t = now() - t;
+    for (int k = mtx_context_profile_take(c, rows, 64); k > 0; k--) ops += 1e-9 * (double)rows[k - 1].ns;
+    us[i] = 1e6 * (t - ops);
+  }
+  return median(us, n);
+}
+
 static double decode(mtx_context *c, const int *seq, int n_seqs, int n, int n_vocab) {
   mtx_err e;
   double t = now();
@@ -95,7 +111,7 @@ int main(int argc, char **argv) {
   if (mtx_model_open(&m, argv[optind], &(mtx_model_opts){.n_threads = threads}, &e)) die(&e);
   double t_load = now() - t0;
   int n_vocab = mtx_model_get_info(m)->n_vocab;
-  if (mtx_context_open(&c, m, &(mtx_context_opts){.n_ctx = p + n + 64, .kv_tokens = (int64_t)(p + n + 64) * (s + 1), .max_seqs = s + 2, .n_threads = threads, .kv_type = MTX_KV_F16}, &e)) die(&e);
+  if (mtx_context_open(&c, m, &(mtx_context_opts){.n_ctx = p + 2 * n + 64, .kv_tokens = (int64_t)(p + n + 64) * (s + 1), .max_seqs = s + 2, .n_threads = threads, .kv_type = MTX_KV_F16}, &e)) die(&e);
   printf("%s: tier %s, load %.0f ms, resident %.0f MB (file %.0f MB)\n", argv[optind], mtx_tier_name(tier), t_load * 1e3,
          (double)mtx_resident_memory() / 1e6, (double)mtx_model_get_info(m)->file_bytes / 1e6);
   double tp[100], tn[100];
@@ -109,7 +125,10 @@ int main(int argc, char **argv) {
     for (int i = 1; i < s; i++) seq[i] = one_seq(c), prefill(c, seq[i], 16, n_vocab);
     if (want_profile && r == repeats) mtx_context_profile(c, true);
     tn[r] = decode(c, seq, s, n, n_vocab);
-    if (want_profile && r == repeats) profile(c, "decode", tn[r]);
+    if (want_profile && r == repeats) {
+      profile(c, "decode", tn[r]);
+      printf("  outside ops    %8.1f us a step\n", outside(c, seq[0], n));
+    }
     for (int i = 0; i < s; i++) mtx_kv_seq_free(mtx_context_kv(c), seq[i]);
   }
   printf("pp%d %.1f tokens/s, tg%d x %d %.1f tokens/s, resident %.0f MB\n", p, p / median(tp + 1, repeats), n, s,

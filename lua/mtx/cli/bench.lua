@@ -58,6 +58,21 @@ local function time_decode(model, n, n_vocab)
   return n / (t / 1e9)
 end
 
+-- Microseconds of a generated token outside the kernels: the batch, pages, the start of threads, the (greedy) sampler,
+-- text and events. Median of some runs.
+local function step_overhead(model, repeats)
+  local n, outside = 32, {}
+  for i = 0, math.max(repeats, 1) do
+    model:profile(true)
+    local t = uv.hrtime()
+    check(model:generate({ tokens = { 1, 2, 3, 4 }, max_tokens = n, temperature = 0, ignore_eos = true }))
+    t = uv.hrtime() - t
+    for _, row in ipairs(model:profile(false)) do t = t - row.ns end
+    if i > 0 then outside[i] = t / 1e3 / n end
+  end
+  return median(outside)
+end
+
 local function print_profile(model, what)
   io.stdout:write(what, "\n")
   for _, row in ipairs(model:profile(false)) do
@@ -78,7 +93,12 @@ local function measure(model, values)
       plan[3](model, plan[2], n_vocab)
       if values.profile then model:profile(true) end
       for i = 1, math.max(values.repeats, 1) do runs[i] = plan[3](model, plan[2], n_vocab) end
-      if values.profile then print_profile(model, plan[1]) end
+      if values.profile then
+        print_profile(model, plan[1])
+        if plan[3] == time_decode then
+          io.stdout:write(("  outside kernels %8.0f us a token, greedy sampler and events included\n"):format(step_overhead(model, values.repeats)))
+        end
+      end
       results[#results + 1] = { test = plan[1], tokens_per_second = median(runs), threads = model:info().n_threads, tier = model:info().tier }
     end
   end
