@@ -16,28 +16,16 @@
 #endif
 
 typedef struct {
-  int q_bytes, s_bytes, ss_bytes;  // as in pack_rare.c
-  int blocks;                      // blocks of 32 to one ss
-  int bias;                        // log2, -1: none
-  int bits;                        // of the unpacked bytes, 4..7
+  int q_bytes, s_bytes, ss_bytes, blocks, bias, bits;  // rare.def
   bool two_scales;
 } mm_rare_kind;
 
 LANES_INLINE mm_rare_kind mm_rare(const mtx_pack p) {
   switch (p) {
-    case MTX_PACK_Q2_K: return (mm_rare_kind){128, 32, 64, 8, -1, 4, true};
-    case MTX_PACK_Q3_K: return (mm_rare_kind){192, 32, 32, 8, 2, 4, true};
-    case MTX_PACK_TQ2_0: return (mm_rare_kind){128, 0, 32, 8, 0, 4, false};
-    case MTX_PACK_Q2_0: return (mm_rare_kind){128, 0, 32, 2, 0, 4, false};
-    case MTX_PACK_Q1_0: return (mm_rare_kind){64, 0, 32, 4, 0, 4, false};
-    case MTX_PACK_NVFP4: return (mm_rare_kind){256, 32, 0, 2, 4, 5, true};
-    case MTX_PACK_IQ2_XXS: return (mm_rare_kind){64, 64, 32, 8, 6, 7, false};
-    case MTX_PACK_IQ2_XS: return (mm_rare_kind){64, 80, 32, 8, 6, 7, true};
-    case MTX_PACK_IQ2_S: return (mm_rare_kind){64, 96, 32, 8, 6, 7, true};
-    case MTX_PACK_IQ3_XXS: return (mm_rare_kind){128, 64, 32, 8, 6, 7, false};
-    case MTX_PACK_IQ3_S: return (mm_rare_kind){128, 96, 32, 8, 6, 7, false};
-    case MTX_PACK_IQ1_S: return (mm_rare_kind){64, 32, 32, 8, 4, 5, false};
-    case MTX_PACK_IQ1_M: return (mm_rare_kind){64, 48, 32, 8, 4, 5, true};
+#define X(KIND, kind, id, q, s, ss, file_bytes, blocks, bias, bits, two_scales) \
+  case MTX_PACK_##KIND: return (mm_rare_kind){q, s, ss, blocks, bias, bits, two_scales};
+#include "kern/rare.def"
+#undef X
     default: return (mm_rare_kind){0, 0, 0, 1, -1, 8, false};
   }
 }

@@ -219,32 +219,6 @@ LANES_INLINE void mm_tile(const mtx_pack p, const int nc, const int np, const mt
     mm_finish(y + c / np * a->ldy + c % np * MM_VL, acc[c], n_lanes - c % np * MM_VL, a->accumulate);
 }
 
-// Columns are walked in parts that stay in the second-level cache while all groups pass by.
-enum { MM_CACHE_BYTES = 384 << 10 };
-
-LANES_INLINE void mm_run(const mtx_pack p, const mtx_mm_args *a) {
-  int64_t part = MM_CACHE_BYTES / (int64_t)a->act_stride & ~(int64_t)(MM_NC - 1);
-  if (part < 2 * MM_NC) part = 2 * MM_NC;
-  for (int64_t c0 = 0; c0 < a->n_cols; c0 += part) {
-    int64_t c1 = c0 + part < a->n_cols ? c0 + part : a->n_cols;
-    for (int64_t g = 0; g < a->n_groups; g++) {
-      const uint8_t *group = a->data + g * a->group_bytes;
-      int64_t n = a->n_rows - g * 16, c = c0;
-      float *y = a->y + g * 16;
-#define MM_COLUMNS(NC)                                                                                        \
-  for (int l = 0; l < 16 && l < n; l += MM_VL)                                                                \
-    mm_tile(p, NC, 1, a, group, l, a->act + c * a->act_stride, y + c * a->ldy + l, n - l)
-#if MM_NC >= 8
-      for (; c + 8 <= c1; c += 8) MM_COLUMNS(8);
-#endif
-      for (; mm_columns(p) >= 4 && c + 4 <= c1; c += 4) MM_COLUMNS(4);
-      for (; mm_columns(p) >= 2 && c + 2 <= c1; c += 2) MM_COLUMNS(2);
-#undef MM_COLUMNS
-      for (; c < c1; c++) mm_tile(p, 1, 16 / MM_VL, a, group, 0, a->act + c * a->act_stride, y + c * a->ldy, n);
-    }
-  }
-}
-
 // ---- F32, F16, BF16 --------------------------------------------------------------
 // Element k goes to partial sum k mod 4, each an fma chain over k; sum = (p0 + p1) + (p2 + p3).
 
@@ -281,19 +255,42 @@ LANES_INLINE void mm_float_tile(const mtx_pack p, const int nc, const int np, co
   }
 }
 
-LANES_INLINE void mm_float_run(const mtx_pack p, const mtx_mm_args *a) {
-  int64_t part = MM_CACHE_BYTES / (int64_t)a->act_stride / MM_FC * MM_FC;
-  if (part < 4 * MM_FC) part = 4 * MM_FC;
+// ---- all of a product ----------------------------------------------------------------
+
+LANES_INLINE int mm_is_float(const mtx_pack p) { return p == MTX_PACK_F32 || p == MTX_PACK_F16 || p == MTX_PACK_BF16; }
+
+// Columns are walked in parts that stay in the second-level cache while all groups pass by.
+enum { MM_CACHE_BYTES = 384 << 10 };
+
+LANES_INLINE void mm_run(const mtx_pack p, const mtx_mm_args *a) {
+  const int64_t step = mm_is_float(p) ? MM_FC : MM_NC, least = (mm_is_float(p) ? 4 : 2) * step;
+  int64_t part = MM_CACHE_BYTES / (int64_t)a->act_stride / step * step;
+  if (part < least) part = least;
   for (int64_t c0 = 0; c0 < a->n_cols; c0 += part) {
     int64_t c1 = c0 + part < a->n_cols ? c0 + part : a->n_cols;
     for (int64_t g = 0; g < a->n_groups; g++) {
       const uint8_t *group = a->data + g * a->group_bytes;
       int64_t n = a->n_rows - g * 16, c = c0;
       float *y = a->y + g * 16;
-      for (; c + MM_FC <= c1; c += MM_FC)
-        for (int l = 0; l < 16 && l < n; l += MM_VL)
-          mm_float_tile(p, MM_FC, 1, a, group, l, a->act + c * a->act_stride, y + c * a->ldy + l, n - l);
-      for (; c < c1; c++) mm_float_tile(p, 1, 16 / MM_VL, a, group, 0, a->act + c * a->act_stride, y + c * a->ldy, n);
+#define MM_COLUMNS(TILE, NC)                          \
+  for (; c + NC <= c1; c += NC)                       \
+    for (int l = 0; l < 16 && l < n; l += MM_VL)      \
+  TILE(p, NC, 1, a, group, l, a->act + c * a->act_stride, y + c * a->ldy + l, n - l)
+#define MM_REST(TILE) \
+  for (; c < c1; c++) TILE(p, 1, 16 / MM_VL, a, group, 0, a->act + c * a->act_stride, y + c * a->ldy, n)
+      if (mm_is_float(p)) {
+        MM_COLUMNS(mm_float_tile, MM_FC);
+        MM_REST(mm_float_tile);
+        continue;
+      }
+#if MM_NC >= 8
+      MM_COLUMNS(mm_tile, 8);
+#endif
+      if (mm_columns(p) >= 4) MM_COLUMNS(mm_tile, 4);
+      if (mm_columns(p) >= 2) MM_COLUMNS(mm_tile, 2);
+      MM_REST(mm_tile);
+#undef MM_COLUMNS
+#undef MM_REST
     }
   }
 }
@@ -321,7 +318,6 @@ static void mm_encode(const float *x, int64_t n_blocks, mtx_q8 *dst) {
 #define MM_INT_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) X(TILE) MM_RARE_TYPES(X)
 #define MM_FLOAT_TYPES(X) X(F32) X(F16) X(BF16)
 #define MM_DEFINE(T) static void mm_##T(const mtx_mm_args *a) { mm_run(MTX_PACK_##T, a); }
-#define MM_DEFINE_FLOAT(T) static void mm_##T(const mtx_mm_args *a) { mm_float_run(MTX_PACK_##T, a); }
 #define MM_ENTRY(T) [MTX_PACK_##T] = mm_##T,
 
 #endif

@@ -277,21 +277,11 @@ static void get_iq1_m(uint8_t *blk, int lane, const uint8_t *q, const uint8_t *s
   }
 }
 
-// Type ids: ggml.h. Sizes follow from the table above.
 static const mtx_pack_layout layouts[MTX_PACK_N] = {
-  [MTX_PACK_Q2_K] = {10, 128, 32, 64, 84, 8, put_q2_k, get_q2_k},
-  [MTX_PACK_Q3_K] = {11, 192, 32, 32, 110, 8, put_q3_k, get_q3_k},
-  [MTX_PACK_TQ2_0] = {35, 128, 0, 32, 66, 8, put_tq2_0, get_tq2_0},
-  [MTX_PACK_Q2_0] = {42, 128, 0, 32, 18, 2, put_q2_0, get_q2_0},
-  [MTX_PACK_Q1_0] = {41, 64, 0, 32, 18, 4, put_q1_0, get_q1_0},
-  [MTX_PACK_NVFP4] = {40, 256, 32, 0, 36, 2, put_nvfp4, get_nvfp4},
-  [MTX_PACK_IQ2_XXS] = {16, 64, 64, 32, 66, 8, put_iq2_xxs, get_iq2_xxs},
-  [MTX_PACK_IQ2_XS] = {17, 64, 80, 32, 74, 8, put_iq2_xs, get_iq2_xs},
-  [MTX_PACK_IQ2_S] = {22, 64, 96, 32, 82, 8, put_iq2_s, get_iq2_s},
-  [MTX_PACK_IQ3_XXS] = {18, 128, 64, 32, 98, 8, put_iq3_xxs, get_iq3_xxs},
-  [MTX_PACK_IQ3_S] = {21, 128, 96, 32, 110, 8, put_iq3_s, get_iq3_s},
-  [MTX_PACK_IQ1_S] = {19, 64, 32, 32, 50, 8, put_iq1_s, get_iq1_s},
-  [MTX_PACK_IQ1_M] = {29, 64, 48, 32, 56, 8, put_iq1_m, get_iq1_m},
+#define X(KIND, kind, id, q, s, ss, file_bytes, blocks, bias, bits, two_scales) \
+  [MTX_PACK_##KIND] = {id, q, s, ss, file_bytes, blocks, put_##kind, get_##kind},
+#include "kern/rare.def"
+#undef X
 };
 
 const mtx_pack_layout *mtx_pack_rare_layout_get(mtx_pack p) {

@@ -68,11 +68,18 @@ static parts parts_at(const mtx_weight *w, const mtx_pack_layout *l, int64_t g, 
   return (parts){s + n * l->s_bytes + i * l->q_bytes, s + i * l->s_bytes, chunk};
 }
 
+// `size` is a constant in every call, so that an element is one load and one store.
+static inline __attribute__((always_inline)) void transpose(const size_t size, const uint8_t *rows, size_t row, int64_t k, int64_t n, uint8_t *dst) {
+  for (int64_t i = 0; i < k; i++)
+    for (int64_t r = 0; r < n; r++) memcpy(dst + (size_t)(i * MTX_GROUP + r) * size, rows + (size_t)r * row + (size_t)i * size, size);
+}
+
 static void pack_floats(const mtx_weight *w, const uint8_t *rows, int64_t n, uint8_t *dst) {
   size_t size = w->type->block_bytes, row = (size_t)w->k * size;
   if (n < MTX_GROUP) memset(dst, 0, w->group_bytes);
-  for (int64_t k = 0; k < w->k; k++)
-    for (int64_t r = 0; r < n; r++) memcpy(dst + (size_t)(k * MTX_GROUP + r) * size, rows + (size_t)r * row + (size_t)k * size, size);
+  if (n == MTX_GROUP && size == 2) transpose(2, rows, row, w->k, MTX_GROUP, dst);
+  else if (n == MTX_GROUP) transpose(4, rows, row, w->k, MTX_GROUP, dst);
+  else transpose(size, rows, row, w->k, n, dst);
 }
 
 static void pack_blocks(const mtx_weight *w, const mtx_pack_layout *l, const uint8_t *rows, int64_t n, int64_t g) {

@@ -7,7 +7,7 @@
 #include "kern/tiers.h"
 
 MM_INT_TYPES(MM_DEFINE)
-MM_FLOAT_TYPES(MM_DEFINE_FLOAT)
+MM_FLOAT_TYPES(MM_DEFINE)
 
 const mtx_mm_ops mtx_mm_avx512 = {
   .fn = { MM_INT_TYPES(MM_ENTRY) MM_FLOAT_TYPES(MM_ENTRY) },
