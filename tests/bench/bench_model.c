@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Prefill and decode speed of a model file: bench_model FILE [-p N] [-n N] [-s SEQS] [-t THREADS] [-r REPEATS] [-f] [-c TIER]
-// Prints medians; -f adds the profile of every op. No Lua, no sampler: the core alone.
+// Prints medians, and the time of a decode step outside the ops; -f adds the profile of every op. No Lua, no sampler: the core alone.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +67,9 @@ static double prefill(mtx_context *c, int seq, int n, int n_vocab) {
 static double outside(mtx_context *c, int seq, int n) {
   double us[512];
   mtx_err e;
+  if (n < 1) return 0;
   if (n > 512) n = 512;
+  mtx_context_profile(c, true);
   for (int i = 0; i < n; i++) {
     mtx_profile_row rows[64];
     double t = now(), ops = 0;
@@ -114,7 +116,7 @@ int main(int argc, char **argv) {
   if (mtx_context_open(&c, m, &(mtx_context_opts){.n_ctx = p + 2 * n + 64, .kv_tokens = (int64_t)(p + n + 64) * (s + 1), .max_seqs = s + 2, .n_threads = threads, .kv_type = MTX_KV_F16}, &e)) die(&e);
   printf("%s: tier %s, load %.0f ms, resident %.0f MB (file %.0f MB)\n", argv[optind], mtx_tier_name(tier), t_load * 1e3,
          (double)mtx_resident_memory() / 1e6, (double)mtx_model_get_info(m)->file_bytes / 1e6);
-  double tp[100], tn[100];
+  double tp[100], tn[100], outside_us = 0;
   if (repeats > 99) repeats = 99;
   for (int r = 0; r <= repeats; r++) {  // the first pair is warm-up
     int seq[64];
@@ -125,14 +127,12 @@ int main(int argc, char **argv) {
     for (int i = 1; i < s; i++) seq[i] = one_seq(c), prefill(c, seq[i], 16, n_vocab);
     if (want_profile && r == repeats) mtx_context_profile(c, true);
     tn[r] = decode(c, seq, s, n, n_vocab);
-    if (want_profile && r == repeats) {
-      profile(c, "decode", tn[r]);
-      printf("  outside ops    %8.1f us a step\n", outside(c, seq[0], n));
-    }
+    if (want_profile && r == repeats) profile(c, "decode", tn[r]);
+    if (r == repeats) outside_us = outside(c, seq[0], n);
     for (int i = 0; i < s; i++) mtx_kv_seq_free(mtx_context_kv(c), seq[i]);
   }
-  printf("pp%d %.1f tokens/s, tg%d x %d %.1f tokens/s, resident %.0f MB\n", p, p / median(tp + 1, repeats), n, s,
-         s * n / median(tn + 1, repeats), (double)mtx_resident_memory() / 1e6);
+  printf("pp%d %.1f tokens/s, tg%d x %d %.1f tokens/s, %.0f us of a step outside the ops, resident %.0f MB\n", p,
+         p / median(tp + 1, repeats), n, s, s * n / median(tn + 1, repeats), outside_us, (double)mtx_resident_memory() / 1e6);
   mtx_context_close(c);
   mtx_model_close(m);
   return 0;

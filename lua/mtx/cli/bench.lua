@@ -10,7 +10,7 @@ local options = open.with({
   { name = "p", short = "p", kind = "integer", value = "N", default = 512, help = "tokens of the prompt, 0 = skip" },
   { name = "n", short = "n", kind = "integer", value = "N", default = 128, help = "tokens to decode, 0 = skip" },
   { name = "repeats", short = "r", kind = "integer", value = "N", default = 5, help = "runs counted, after one warm-up" },
-  { name = "profile", kind = "flag", help = "time per kind of operation" },
+  { name = "profile", kind = "flag", help = "time per kind of operation, and outside of them" },
   { name = "json", kind = "flag", help = "print an array of results" },
 })
 
