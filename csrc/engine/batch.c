@@ -233,10 +233,11 @@ static int n_reading(const mtx_engine *e) {
 
 static int64_t prefill_budget(mtx_engine *e, int64_t room) {
   int64_t n = e->policy.prefill_tokens;
-  if (n > 0 || !e->n_decode_rows) return n > 0 && n < room ? n : room;
+  if (!mtx_model_get_info(e->model)->causal) return room;  // inputs are read whole
+  if (n > 0) return n < room ? n : room;
   double ratio = e->policy.prefill_ratio > 0 ? e->policy.prefill_ratio : PREFILL_RATIO;
   // A long step is a gap to those who decode and a gain to those who read: where more read, it may be longer.
-  int reading = n_reading(e);
+  int reading = e->n_decode_rows ? n_reading(e) : 0;
   if (reading > e->n_decode_rows) ratio *= (double)reading / e->n_decode_rows;
   return mtx_pace_rows(&e->pace, e->n_decode_rows, ratio, room);
 }

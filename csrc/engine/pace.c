@@ -5,6 +5,8 @@
 enum {
   FIRST_ROWS = 16,   // before a prompt row has been measured
   LEAST_ROWS = 4,    // prompts go on however dear their rows are
+  LONE_ROWS = 128,   // a step of prompts alone takes so many rows at least: fewer would waste the weights' way through the caches
+  LONE_MS = 500,     // and otherwise ends after about this long: newcomers and cancels wait for its end
   MAX_AGE = 64,      // mixed steps after which decoding is measured again
 };
 
@@ -18,7 +20,8 @@ static void follow(double *mean, double ms, double weight) {
 void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms) {
   if (!n_prefill) {
     if (n_decode) {
-      follow(&p->ms_decode[slot(n_decode)], ms, 0.2);
+      double *alone = &p->ms_decode[slot(n_decode)];
+      follow(alone, ms, ms > *alone ? 0.1 : 0.3);  // what other programs took away is not its cost
       p->age[slot(n_decode)] = 0;
     }
     return;
@@ -34,7 +37,11 @@ void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms) {
 }
 
 int64_t mtx_pace_rows(mtx_pace *p, int n_decode, double ratio, int64_t room) {
-  if (!n_decode) return room;
+  if (!n_decode) {
+    double fit = p->ms_row > 0 ? LONE_MS / p->ms_row : (double)room;
+    if (fit < LONE_ROWS) fit = LONE_ROWS;
+    return fit < (double)room ? (int64_t)fit / LEAST_ROWS * LEAST_ROWS : room;
+  }
   double alone = p->ms_decode[slot(n_decode)];
   if (alone <= 0 || p->age[slot(n_decode)] >= MAX_AGE) return 0;
   double fit = p->ms_row > 0 ? (ratio - 1) * alone / p->ms_row : FIRST_ROWS;

@@ -5,7 +5,8 @@
 // So a step with prompt rows is kept to a multiple of what the decoding rows
 // cost alone. Both sides are measured: a row of prompt is dearer deep in a long
 // context, and decoding is dearer with more sequences, so that no constant
-// would do. Chunks may be cut anywhere: the bits do not depend on it.
+// would do. Prompts alone are cut too, but only so that nobody waits half a second
+// for a step's end. Chunks may be cut anywhere: the bits do not depend on it.
 #ifndef MTX_ENGINE_PACE_H
 #define MTX_ENGINE_PACE_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Requests per second of one GET path over loopback with keep-alive connections.
 // Loopback only: `bench_http PORT [PATH [CONNECTIONS [SECONDS]]]`. It has its own
-// tiny reader, so that the figure is the server's and not a client library's.
+// tiny reader, so that the figure is the server's and not a client library's. A
+// server that closes a connection after so many requests gets a new one.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,15 +39,32 @@ static int by_value(const void *a, const void *b) {
   return (x > y) - (x < y);
 }
 
+static int ep;
+static struct sockaddr_in addr;
+
+static int open_conn(conn *c) {
+  c->fd = socket(AF_INET, SOCK_STREAM, 0);
+  int one = 1;
+  setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+  if (connect(c->fd, (struct sockaddr *)&addr, sizeof addr)) {
+    perror("connect");
+    return -1;
+  }
+  fcntl(c->fd, F_SETFL, O_NONBLOCK);
+  struct epoll_event ev = {.events = EPOLLIN, .data.ptr = c};
+  return epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &ev);
+}
+
 static int send_request(conn *c, const char *req, size_t n) {
   c->have = 0;
   c->sent = now();
   return send(c->fd, req, n, MSG_NOSIGNAL) == (ssize_t)n ? 0 : -1;
 }
 
-// 1 = a whole answer is there, 0 = more to come, -1 = broken.
+// 1 = a whole answer is there, 0 = more to come, 2 = closed between answers, -1 = broken.
 static int read_answer(conn *c) {
   ssize_t n = recv(c->fd, c->buf + c->have, sizeof c->buf - 1 - c->have, 0);
+  if ((n == 0 || (n < 0 && (errno == ECONNRESET || errno == EPIPE))) && !c->have) return 2;
   if (n <= 0) return n < 0 && errno == EAGAIN ? 0 : -1;
   c->have += (size_t)n;
   c->buf[c->have] = 0;
@@ -71,21 +89,10 @@ int main(int argc, char **argv) {
   if (!samples) return 1;
   char req[512];
   size_t n_req = (size_t)snprintf(req, sizeof req, "GET %s HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n", path, port);
-  int ep = epoll_create1(0);
-  struct sockaddr_in addr = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  ep = epoll_create1(0);
+  addr = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
   for (int i = 0; i < n_conn; i++) {
-    conn *c = &conns[i];
-    c->fd = socket(AF_INET, SOCK_STREAM, 0);
-    int one = 1;
-    setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    if (connect(c->fd, (struct sockaddr *)&addr, sizeof addr)) {
-      perror("connect");
-      return 1;
-    }
-    fcntl(c->fd, F_SETFL, O_NONBLOCK);
-    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = c};
-    epoll_ctl(ep, EPOLL_CTL_ADD, c->fd, &ev);
-    if (send_request(c, req, n_req)) return 1;
+    if (open_conn(&conns[i]) || send_request(&conns[i], req, n_req)) return 1;
   }
   double start = now(), end = start + seconds;
   size_t count = 0;
@@ -100,9 +107,14 @@ int main(int argc, char **argv) {
         return 1;
       }
       if (!r) continue;
+      if (r == 2) {
+        close(c->fd);
+        if (open_conn(c) || send_request(c, req, n_req)) return 1;
+        continue;
+      }
       if (n_samples < MAX_SAMPLES) samples[n_samples++] = (float)(now() - c->sent);
       count++;
-      if (send_request(c, req, n_req)) return 1;
+      (void)send_request(c, req, n_req);  // when it is closed, the next read says so
     }
   }
   double took = now() - start;

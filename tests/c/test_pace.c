@@ -31,7 +31,22 @@ static void test_alone_takes_all(void) {
   mtx_pace p = {0};
   CHECK(mtx_pace_rows(&p, 0, 3, 512) == 512);
   mtx_pace_measure(&p, 0, 512, 100);
+  CHECK(mtx_pace_rows(&p, 0, 3, 512) == 512);
   CHECK(mtx_pace_rows(&p, 0, 3, 7) == 7);
+}
+
+static void test_alone_no_step_is_endless(void) {
+  mtx_pace p = {0};
+  double longest = 0;
+  for (int64_t at = 0; at < 32000;) {
+    int64_t rows = mtx_pace_rows(&p, 0, 3, 512);
+    double ms = step_ms(0.5, 0, rows, at);
+    CHECK(rows == 512 || rows >= 128);
+    if (rows > 128 && at > 2000 && ms > longest) longest = ms;
+    mtx_pace_measure(&p, 0, (int)rows, ms);
+    at += rows;
+  }
+  CHECK(longest < 750 && longest > 250, "%.0f ms", longest);
 }
 
 static void test_unknown_decode_is_measured_alone(void) {
@@ -78,6 +93,7 @@ static void test_a_short_prompt_after_a_deep_one_grows_again(void) {
 
 int main(void) {
   test_alone_takes_all();
+  test_alone_no_step_is_endless();
   test_unknown_decode_is_measured_alone();
   test_steps_stay_near_the_ratio();
   test_a_short_prompt_after_a_deep_one_grows_again();
