@@ -121,6 +121,8 @@ function TestChat:test_stop_max_tokens_logprobs()
   lu.assertEquals({ r.json.choices[1].message.content, r.json.choices[1].finish_reason }, { "a b ", "stop" })
   r = chat({ messages = user("@say{a b c d}"), max_completion_tokens = 2, max_tokens = 50 })
   lu.assertEquals({ r.json.choices[1].message.content, r.json.choices[1].finish_reason }, { "a b ", "length" })
+  r = chat({ messages = user("@say{a b c d}"), max_completion_tokens = 3, max_tokens = 1 })
+  lu.assertEquals(r.json.usage.completion_tokens, 3, "the newer name wins")
   r = chat({ messages = user("@say{a b}"), logprobs = true, top_logprobs = 2 })
   local lp = r.json.choices[1].logprobs.content
   lu.assertEquals({ #lp, lp[1].token, lp[1].logprob, #lp[1].top_logprobs }, { 2, "a", -0.25, 2 })

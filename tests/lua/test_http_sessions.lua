@@ -67,7 +67,8 @@ function TestSessions:tearDown() fixture.stop(ctx) end
 
 function TestSessions:test_codex()
   local s = open("codex")
-  script('<think>\nI look\n</think>\n\n<tool_call>\n{"name":"shell_command","arguments":{"command":"ls"}}\n</tool_call>', "There is a README.")
+  script('<think>\nI look\n</think>\n\n<tool_call>\n{"name":"shell_command","arguments":{"command":"ls"}}\n</tool_call>', "There is a README.",
+    '<tool_call>\n{"name":"apply_patch","arguments":{"input":"*** Begin Patch\\n+\\"x\\"\\n*** End Patch"}}\n</tool_call>')
   local r = s:next("first turn")
   lu.assertEquals(r.status, 200)
   lu.assertStrContains(r.headers["content-type"], "text/event-stream")
@@ -94,6 +95,13 @@ function TestSessions:test_codex()
   lu.assertEquals(ev[#ev].data.response.output[1].content[1].text, "There is a README.")
   lu.assertStrContains(prompts[2], "README.md")
   lu.assertStrContains(prompts[2], '<tool_call>{"command":"ls"}</tool_call>')
+  -- A tool of free text: what the model wrote as JSON comes as the text itself.
+  ev = client.sse(s:next("a patch").body)
+  lu.assertEquals(order(ev), { "response.created", "response.in_progress", "response.output_item.added", "response.custom_tool_call_input.delta",
+    "response.custom_tool_call_input.done", "response.output_item.done", "response.completed" })
+  call = ev[#ev].data.response.output[1]
+  lu.assertEquals({ call.type, call.name, call.input, call.status }, { "custom_tool_call", "apply_patch", '*** Begin Patch\n+"x"\n*** End Patch', "completed" })
+  lu.assertStrContains(prompts[3], "patch is empty")
   s:over()
 end
 

@@ -144,7 +144,7 @@ function openai.chat(body)
   r.parallel_tool_calls = check.boolean(body, "parallel_tool_calls")
   r.format = openai.format(body)
   if r.tools and r.format and r.format.kind == "gbnf" then fail(400, "grammar cannot be combined with tools") end
-  r.max_tokens = max_tokens(body, 1, "max_tokens", "max_completion_tokens", "n_predict")
+  r.max_tokens = max_tokens(body, 1, "max_completion_tokens") or max_tokens(body, 1, "max_tokens", "n_predict") -- the newer name wins
   local logprobs = check.boolean(body, "logprobs")
   local top = check.integer(body, "top_logprobs", 0, request.MAX.top_logprobs)
   if top and not logprobs then fail(400, "top_logprobs requires logprobs", { param = "top_logprobs" }) end

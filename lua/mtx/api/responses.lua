@@ -36,7 +36,10 @@ local function item(it, where, out)
     last.only_reasoning = nil
     last.tool_calls = last.tool_calls or {}
     table.insert(last.tool_calls, call)
-  elseif kind == "function_call_output" then
+  elseif kind == "custom_tool_call" then
+    return item({ type = "function_call", name = get(it, "name"), call_id = get(it, "call_id"),
+      arguments = json.object("input", check.string(it, "input", where .. ".input") or "") }, where, out)
+  elseif kind == "function_call_output" or kind == "custom_tool_call_output" then
     local id = check.string(it, "call_id", where .. ".call_id")
     if not id then fail(400, where .. ".call_id is required") end
     local text, images = messages.content(get(it, "output"), where .. ".output", part)
@@ -72,7 +75,7 @@ local HOSTED = { web_search = true, web_search_preview = true, file_search = tru
 local function hosted(kind) return type(kind) == "string" and (HOSTED[kind] or HOSTED[kind:gsub("_%d[%d_]*$", "")]) end
 
 -- Function tools are flat here.
-local function tools(body)
+local function tools(body, r)
   local list = check.array(body, "tools", nil, request.MAX.tools)
   if not list or #list == 0 then return nil end
   local out = {}
@@ -83,6 +86,13 @@ local function tools(body)
       local f = json.object("name", get(t, "name"), "description", get(t, "description"), "parameters", get(t, "parameters"))
       messages.tool(f, where)
       out[#out + 1] = json.object("type", "function", "function", f)
+    elseif t.type == "custom" then -- a tool that takes free text: a function with one string, and the text is given back as such
+      local f = json.object("name", get(t, "name"), "description", get(t, "description"), "parameters", json.object("type", "object",
+        "properties", json.object("input", json.object("type", "string", "description", "The tool's whole input")), "required", json.array({ "input" })))
+      messages.tool(f, where)
+      out[#out + 1] = json.object("type", "function", "function", f)
+      r.custom = r.custom or {}
+      r.custom[f.name] = true
     elseif not hosted(t.type) then
       fail(400, where .. ": tools of type " .. tostring(t.type):sub(1, 40) .. " are not supported")
     end
@@ -113,7 +123,7 @@ function responses.decode(body)
   r.messages = responses.input(input)
   r.input = input
   r.instructions = check.string(body, "instructions")
-  r.tools = tools(body)
+  r.tools = tools(body, r)
   r.tool_choice = messages.tool_choice(get(body, "tool_choice"), r.tools)
   r.parallel_tool_calls = check.boolean(body, "parallel_tool_calls")
   r.format = text_format(body)

@@ -2,6 +2,7 @@
 -- Replies of /v1/responses: output items are built while events come in, the
 -- same way for streams and whole replies, so that both store the same thing.
 local ids = require("mtx.serve.ids")
+local json = require("mtx.json")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")
 
@@ -66,6 +67,11 @@ local function close(self, status)
     out = frame(self, "response.reasoning_summary_text.done", with({ summary_index = 0, text = text }))
       .. frame(self, "response.reasoning_summary_part.done", with({ summary_index = 0, part = part }))
     item.summary = list({ part })
+  elseif item.type == "custom_tool_call" then
+    local value = json.decode(text)
+    item.input = json.is_object(value) and type(value.input) == "string" and value.input or text
+    out = frame(self, "response.custom_tool_call_input.delta", with({ delta = item.input }))
+      .. frame(self, "response.custom_tool_call_input.done", with({ input = item.input }))
   else
     item.arguments = text
     out = frame(self, "response.function_call_arguments.done", with({ arguments = text, name = item.name }))
@@ -102,8 +108,13 @@ function Writer:event(ev)
   elseif kind == "thinking" then
     if not self.item or self.item.type ~= "reasoning" then out = open_reasoning(self) end
     return out .. delta(self, "response.reasoning_summary_text.delta", ev.text, { summary_index = 0 })
+  elseif kind == "call" and self.req.custom and self.req.custom[ev.name] then
+    return close(self) .. add(self, { id = "ctc_" .. ids.random(24), type = "custom_tool_call", status = "in_progress", call_id = ev.id, name = ev.name, input = "" })
   elseif kind == "call" then
     return close(self) .. add(self, { id = "fc_" .. ids.random(24), type = "function_call", status = "in_progress", call_id = ev.id, name = ev.name, arguments = "" })
+  elseif kind == "arguments" and self.item.type == "custom_tool_call" then
+    self.parts[#self.parts + 1] = ev.text -- JSON around the text: its parts are no parts of the text
+    return ""
   elseif kind == "arguments" then
     return delta(self, "response.function_call_arguments.delta", ev.text, {})
   elseif kind == "call_end" then

@@ -5,6 +5,7 @@
 local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
 local ids = require("mtx.serve.ids")
+local json = require("mtx.json")
 local responses = require("mtx.api.responses")
 local reply = require("mtx.api.responses_reply")
 local routes = require("mtx.routes")
@@ -72,7 +73,7 @@ local function turn_of(output)
       m.reasoning_content = (m.reasoning_content or "") .. (item.summary[1] and item.summary[1].text or "")
     else
       m.tool_calls = m.tool_calls or {}
-      local args = require("mtx.json").decode(item.arguments)
+      local args = item.type == "custom_tool_call" and json.object("input", item.input) or json.decode(item.arguments)
       if type(args) ~= "table" then args = {} end
       table.insert(m.tool_calls, { id = item.call_id, type = "function", ["function"] = { name = item.name, arguments = args } })
     end
