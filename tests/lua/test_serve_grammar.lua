@@ -129,7 +129,12 @@ function TestGrammar:test_auto_is_held_from_the_mark_on()
   lu.assertEquals({ triggers, opening, optional }, { { "<tool_call>" }, nil, true })
   lu.assertEquals(g:match('\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>'), "complete")
   lu.assertNil((g:match('\n{"name": "weather", "arguments": {"city": "Bonn"')))
-  lu.assertNil((in_template("<tool_call><think>", { tools = { CITY } }, { thinking = true })))
+  -- behind a thought
+  g, triggers, opening, optional = in_template("<tool_call><think>", { tools = { CITY } }, { thinking = true })
+  lu.assertEquals({ triggers, opening, optional }, { { "</think>" }, "<think>", true })
+  for _, good in ipairs({ "", "hello <b> <tool_", 'x <tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>' }) do lu.assertEquals(g:match(good), "complete", good) end
+  for _, bad in ipairs({ "x <tool_call>hello", '<<tool_call>\n{"name": "weather", "arguments": {"city": "Bonn"', '<tool_call>\n{"name": "weather", "arguments": {"city": "Oslo"}}\n</tool_call>x' }) do lu.assertNil((g:match(bad)), bad) end
+  lu.assertEquals(select(2, in_template("<tool_call><think>", { tools = { CITY }, think = false }, { thinking = true })), { "<tool_call>" })
   lu.assertNil((in_template("<tool_call>", { tools = { CITY }, tool_choice = "none" })))
   -- a tool that no grammar can hold is called freely
   lu.assertNil((in_template("<tool_call>", { tools = { tool("x", '{"type":"object","properties":{"a":{"$ref":"https://x/y"}}}') } })))

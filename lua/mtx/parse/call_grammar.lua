@@ -201,7 +201,7 @@ end
 
 -- options: format, template, tools, control = {mark = token id} of marks that are control tokens,
 -- parallel = false (one call), mark (the format's opening mark, when it has been read already),
--- answer = a JSON Schema that may come in place of calls.
+-- answer = a JSON Schema that may come in place of calls, after_text (with mark: text may come first, and no call at all).
 -- -> GBNF text, {rule = schema text} | nil when the format has no form of its own for it.
 function call_grammar.of(options)
   local form = forms[options.format.name]
@@ -222,6 +222,7 @@ function call_grammar.of(options)
     if form.also and mark == "" then root[2] = g:literal(form.also.head) .. " " .. one_of(form.also.call) end
     root[1] = g:literal(in_call and "" or head:sub(#mark + 1)) .. " " .. body .. (form.tail and " " .. g:literal(form.tail) or "")
   end
+  if options.after_text then root[1] = g:text(nil, mark) .. " (" .. g:literal(mark) .. " " .. root[1] .. ")?" end
   if options.answer then root[#root + 1] = g:literal(form.answer or "") .. " " .. g:schema(options.answer) end
   local goes_on = form.goes_on and mark == "" and "(" .. g:literal(form.goes_on) .. ")? " or ""
   return "root ::= " .. goes_on .. "(" .. table.concat(root, " | ") .. ")\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas

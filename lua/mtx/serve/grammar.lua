@@ -101,15 +101,24 @@ local function constrained(loaded, req, want, format, warn)
   return g, message
 end
 
--- Free text until the format's mark opens a call, which is then held to its form. A thought may
--- hold the mark as text, so a model that thinks is left alone. -> grammar, {mark} | nil
+-- What ends the thought an answer may begin with, and what opens it (nil: the prompt has) | nil.
+local function thought_marks(loaded, req)
+  local pair = req.task == "chat" and loaded.can.thinking and req.think ~= false and parse.thoughts(loaded.template)
+  if not pair then return nil end
+  return { pair.close }, not parse.opened(loaded.template, req.rendered or "") and pair.open or nil
+end
+
+-- Free text until the format's mark opens a call, which is then held to its form. The mark is the
+-- trigger; where a thought comes first, which may hold it as text, the text behind the thought is
+-- in the grammar too. -> as grammar.of | nil
 local function lazy(loaded, req, want, format, warn)
-  if req.task ~= "chat" or (loaded.can.thinking and req.think ~= false) then return nil end
+  if req.task ~= "chat" then return nil end
+  local triggers, opening = thought_marks(loaded, req)
   for _, mark in ipairs(format.open) do
-    local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, mark = mark,
+    local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, mark = mark, after_text = triggers ~= nil,
       parallel = req.parallel_tool_calls, control = control_marks(loaded, format) })
     local g = text and compile(loaded, warn, "gbnf", text, schemas) -- a tool whose schema cannot be held is called freely
-    if g then return g, { mark } end
+    if g then return g, triggers or { mark }, opening, true end
   end
 end
 
@@ -124,17 +133,11 @@ function grammar.of(loaded, req, warn)
   else
     local want, format = asked(req), parse.detect(not req.raw and loaded.template or nil)
     if not want then return nil end
-    if not want.answer and not want.forced then
-      local triggers
-      g, triggers = lazy(loaded, req, want, format, warn)
-      return g, triggers, nil, g and true or nil
-    end
+    if not want.answer and not want.forced then return lazy(loaded, req, want, format, warn) end
     g, message = constrained(loaded, req, want, format, warn)
   end
   if not g then check.fail(400, message) end
-  local pair = req.task == "chat" and loaded.can.thinking and req.think ~= false and parse.thoughts(loaded.template)
-  if not pair then return g end
-  return g, { pair.close }, not parse.opened(loaded.template, req.rendered or "") and pair.open or nil
+  return g, thought_marks(loaded, req)
 end
 
 return grammar
