@@ -230,6 +230,13 @@ function TestParse:test_thoughts()
   lu.assertFalse(parse.opened("x", "<think>"))
 end
 
+-- Branches that refer to each other many times over end all the same.
+function TestParse:test_schemas_that_go_round()
+  local refs = ('{"$ref":"#/$defs/A"},'):rep(50) .. '{"type":"string"}'
+  local tools = json.decode('[{"type":"function","function":{"name":"get","parameters":{"type":"object","properties":{"city":{"$ref":"#/$defs/A"}},"$defs":{"A":{"anyOf":[' .. refs .. ']}}}}}]')
+  lu.assertEquals(run({ format = parse.by_name("glm"), tools = tools }, { "<tool_call>get<arg_key>city</arg_key><arg_value>12</arg_value></tool_call>" }).calls, { { "get", '{"city":12}' } })
+end
+
 function TestParse:test_harmony()
   local function check(text, options, want)
     lu.assertEquals(everywhere(options, text), { text = want[1], thinking = want[2] or "", calls = want[3] or {} })

@@ -78,13 +78,13 @@ function TestGrammar:test_forced_calls_in_the_formats_own_form()
     ["<function="] = { '<function=weather>{"city": "Rome"}</function>', "" },
     ["tool_call_start"] = { '<|tool_call_start|>[weather(city="Rome")]<|tool_call_end|>' },
   }) do
-    local req = { tools = { CITY, DEFS }, tool_choice = "required" }
+    local req = { tools = { CITY, DEFS }, tool_choice = "required", parallel_tool_calls = true }
     local g, text = in_template(template, req), texts[1]
     lu.assertNil(req.bare_call)
     lu.assertEquals(g:match(text), "complete", text)
     for _, bad in ipairs({ (text:gsub("Rome", "Bonn")), (text:gsub("weather", "other")), "hello", "", text .. "x" }) do lu.assertNotEquals(g:match(bad), "complete", bad) end
     lu.assertEquals(g:match(text .. (texts[2] or "no") .. text), texts[2] and "complete" or nil)
-    g = in_template(template, { tools = { CITY, DEFS }, tool_choice = "required", parallel_tool_calls = false })
+    g = in_template(template, { tools = { CITY, DEFS }, tool_choice = "required" })
     lu.assertEquals({ g:match(text), g:match(text .. (texts[2] or "") .. text) == "complete" }, { "complete", false })
     g = in_template(template, { tools = { CITY, DEFS }, tool_choice = { name = "paint" } })
     lu.assertNotEquals(g:match(text), "complete")

@@ -4,7 +4,7 @@
 -- their enum; their patterns and lengths cannot be.
 local forms = require("mtx.parse.forms")
 local json = require("mtx.json")
-local values = require("mtx.parse.values")
+local parameters = require("mtx.parse.parameters")
 
 local call_grammar = {}
 
@@ -128,7 +128,7 @@ end
 
 function G:gemma(schema, depth)
   local q, root = self.form.quote, self.root
-  local kinds = values.kinds(json.object("properties", json.object("x", schema), "$defs", root["$defs"], "definitions", root.definitions), "x")
+  local kinds = parameters.kinds(json.object("properties", json.object("x", schema), "$defs", root["$defs"], "definitions", root.definitions), "x")
   if only(kinds, "string") then return self:text(schema, q, q, q) end
   if only(kinds, "number") or only(kinds, "boolean") or only(kinds, "null") then return self:schema(alone(schema, root)) end
   if depth < 8 and only(kinds, "object") and json.is_object(schema.properties) then return '"{" ' .. self:members(schema, depth + 1) .. ' "}"' end
@@ -142,15 +142,15 @@ end
 -- One parameter.
 function G:parameter(key, schema, depth)
   local form, root = self.form, self.root
-  local kinds = values.kinds(root, key)
+  local kinds = parameters.kinds(root, key)
   local is_text = form.close and (not kinds or kinds.string)
-  local written = (is_text and only(kinds, "string") and form.text or form.parameter):gsub("%$K", (key:gsub("%%", "%%%%")))
-  local before, after = written:match("^(.-)%$V(.*)$")
+  local written = is_text and only(kinds, "string") and form.text or form.parameter
+  local before, between, after = written:match("^(.-)%$K(.-)%$V(.*)$")
   local value
   if form.quote then value = self:gemma(schema, depth)
   elseif is_text then value = self:text(only(kinds, "string") and schema or nil, form.close)
   else value = self:schema(alone(schema, root)) end
-  return self:form_text(before) .. " " .. value .. (after ~= "" and " " .. self:form_text(after) or "")
+  return self:form_text(before) .. " " .. quoted(key) .. " " .. self:form_text(between) .. " " .. value .. (after ~= "" and " " .. self:form_text(after) or "")
 end
 
 -- The parameters of an object's schema in its order, optional ones left out or not.
@@ -185,8 +185,7 @@ call_grammar.closed = closed
 -- One tool's call: the form's text with its places filled in.
 function G:call(tool, text)
   local f = tool["function"]
-  local parameters = closed(f.parameters)
-  self.root = parameters
+  self.root = closed(f.parameters)
   local out, pos = {}, 1
   while true do
     local i = text:find("%$[NAP]", pos)
@@ -194,7 +193,7 @@ function G:call(tool, text)
     if plain ~= "" then out[#out + 1] = self:form_text(plain) end
     if not i then return table.concat(out, " ") end
     local place = text:sub(i + 1, i + 1)
-    out[#out + 1] = place == "N" and quoted(f.name) or place == "A" and self:schema(parameters) or self:members(parameters, 0)
+    out[#out + 1] = place == "N" and quoted(f.name) or place == "A" and self:schema(self.root) or self:members(self.root, 0)
     pos = i + 2
   end
 end

@@ -2,6 +2,7 @@
 -- Calls whose parameters are written as text between tags. A parameter goes out as
 -- the JSON its tool's schema asks for: declared strings as they come, others when whole.
 local calls = require("mtx.parse.calls")
+local parameters = require("mtx.parse.parameters")
 local values = require("mtx.parse.values")
 
 local tagged = {}
@@ -18,7 +19,7 @@ local function value(p, kinds, closes, pad)
   end
   local text = r:before(closes)
   if not text then return false end
-  p.arguments(values.plain(text, kinds))
+  p.arguments(parameters.plain(text, kinds))
   return true
 end
 
@@ -57,7 +58,7 @@ function tagged.reader(f)
       if r:try(f.parameter) then key, mark = r:before(key_marks, calls.NAME_BYTES) end
       if not key or key == "" then return false end
       local kinds = by_mark[mark]
-      if kinds == nil then kinds = values.kinds(p.tools[name], key) end
+      if kinds == nil then kinds = parameters.kinds(p.tools[name], key) end
       if not parameter(p, first, key, kinds or nil, closes, f.pad) then return false end
       first = false
     end
@@ -104,7 +105,7 @@ function tagged.pairs_reader(f)
       local key = r:before({ f.key_close }, calls.NAME_BYTES)
       r:space()
       if not key or key == "" or not r:try(f.value) then return false end
-      if not parameter(p, first, key, values.kinds(p.tools[name], key), { f.value_close }) then return false end
+      if not parameter(p, first, key, parameters.kinds(p.tools[name], key), { f.value_close }) then return false end
       first = false
     end
   end

@@ -90,8 +90,10 @@ end
 -- The grammar of want in the format's own form, or as bare JSON when it has none. -> grammar | nil, message
 local function constrained(loaded, req, want, format, warn)
   local strict = want.answer and not want.tools and req.format.strict -- beside tools the schema is one of several forms an answer may take
+  -- A weak model that must call would call without end: several calls only when the request says so.
+  local parallel = not want.forced or (req.parallel_tool_calls == true and req.tool_choice == "required")
   local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, answer = want.answer,
-    parallel = req.parallel_tool_calls, control = control_marks(loaded, format) })
+    parallel = parallel and req.parallel_tool_calls, control = control_marks(loaded, format) })
   if text and not strict then return compile(loaded, warn, "gbnf", text, schemas) end
   local schema = json.encode(bare_schema(want))
   if not schema then return nil, "the schema cannot be used" end
