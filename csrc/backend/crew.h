@@ -8,12 +8,14 @@
 #ifndef MTX_BACKEND_CREW_H
 #define MTX_BACKEND_CREW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 typedef struct mtx_crew {
   int n_max, n;                     // threads allowed; threads that run the next step
   uint64_t run_ns, lost_ns;         // since the last decision: steps' time, time that threads wanted to run and could not
   uint64_t retry_ns, pause_ns;      // when all are tried again; how long after the next disappointment
+  bool warned;                      // the last window lost as much: it was no passing burst
 } mtx_crew;
 
 enum {
@@ -40,13 +42,15 @@ static inline void mtx_crew_end(mtx_crew *c, uint64_t now_ns, uint64_t run_ns, u
   uint64_t n = (uint64_t)c->n, shared = (2 * c->lost_ns + c->run_ns / 2) / c->run_ns;
   if (shared < 1) shared = 1;
   if (shared >= n) shared = n - 1;
-  if (c->lost_ns * n <= c->run_ns * shared) {
+  bool fine = c->lost_ns * n <= c->run_ns * shared;
+  if (fine) {
     if (c->n == c->n_max) c->pause_ns = MTX_CREW_PAUSE_MIN_NS;
-  } else {
+  } else if (c->warned || c->pause_ns > MTX_CREW_PAUSE_MIN_NS) {
     c->n -= (int)shared;
     c->retry_ns = now_ns + c->pause_ns;
     c->pause_ns = c->pause_ns < MTX_CREW_PAUSE_MAX_NS / 2 ? 2 * c->pause_ns : MTX_CREW_PAUSE_MAX_NS;
   }
+  c->warned = !fine;
   c->run_ns = c->lost_ns = 0;
 }
 
