@@ -54,8 +54,8 @@ local function load_model(ctx)
     local num_ctx = check.integer(body, "num_ctx", 1)
     local batch = "batch_" .. ids.random(24)
     fiber.start(nil, function()
-      local _, fault = check.try(ctx.pool.acquire, ctx.pool, entry, { num_ctx = num_ctx })
-      if fault then ctx.log("warn", "admin load failed", { model = id, fault = fault.message }) end
+      local loaded, fault = check.try(ctx.pool.acquire, ctx.pool, entry, { num_ctx = num_ctx })
+      if not loaded then ctx.log("warn", "admin load failed", { model = id, fault = fault.message }) end
     end)
     x:send(202, wire.encode({ batch_id = batch, model_id = entry.name, status = "loading", message = "poll GET /admin/models" }))
   end
