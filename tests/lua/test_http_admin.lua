@@ -69,6 +69,16 @@ TestAdmin = {}
 function TestAdmin:setUp() start() end
 TestAdmin.tearDown = stop
 
+function TestAdmin:test_a_load_that_fails_is_logged_with_its_reason()
+  stop()
+  local log = {}
+  start({ log_level = "warn" }, function(deps) deps.log_out = { write = function(_, text) log[#log + 1] = text end } end)
+  lu.assertEquals(post("/admin/models/load", { id = "broken" }).status, 202)
+  lu.assertTrue(client.wait(function() return table.concat(log):find("admin load failed", 1, true) ~= nil end))
+  lu.assertStrContains(table.concat(log), "not a model file")
+  lu.assertNotStrContains(table.concat(log), "handler failed")
+end
+
 function TestAdmin:test_load_unload()
   lu.assertEquals(get("/admin/models").json.models, {})
   local r = post("/admin/models/load", { id = "tiny" })
