@@ -282,7 +282,7 @@ function ON.done(job, choice, ev)
   local timed_out = job.req.soft_deadline and ev.reason == "error" and ev.code == "deadline"
   if timed_out then reason = "length" end
   if choice.fault then reason = "error" end
-  job.n_left = job.n_left - 1
+  job.n_left, choice.over = job.n_left - 1, true
   local u = job.usage
   if not u.counted[choice.prompt] then
     u.counted[choice.prompt] = true
@@ -303,6 +303,17 @@ function ON.done(job, choice, ev)
   end
   emit(job, { kind = "done", reason = reason, stop_string = ev.stop_string, last = last,
     fault = choice.fault or ev.reason == "error" and not timed_out and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
+end
+
+-- An error of our own while an event is dealt with ends the choice; nobody is left waiting for it.
+local function broke(job, choice, trace)
+  job.ctx.log("error", "an event of a generation failed", { trace = trace })
+  choice.fault = choice.fault or check.fault(500, "the server failed while it wrote the answer", { kind = "internal" })
+  choice.stopped = true
+  if job.by_id[choice.id] then return job.loaded.engine:cancel(choice.id) end -- its done event follows
+  if not choice.over then job.n_left, choice.over = job.n_left - 1, true end
+  if job.n_left == 0 then release(job) end
+  emit(job, { kind = "done", reason = "error", last = job.n_left == 0, fault = choice.fault, n_generated = 0 }, choice)
 end
 
 -- Guidance's other prompt; what a resumed choice has behind its own prompt stands behind this one too.
@@ -339,7 +350,10 @@ function submit(job, choice, tokens)
   choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
   if resume.wanted(req) then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
   job.by_id[id] = choice
-  l.handlers[id] = function(ev) return ON[ev.kind](job, choice, ev) end
+  l.handlers[id] = function(ev)
+    local ok, trace = xpcall(ON[ev.kind], debug.traceback, job, choice, ev)
+    if not ok then broke(job, choice, trace) end
+  end
 end
 
 -- Milliseconds the whole request may take, or nil.

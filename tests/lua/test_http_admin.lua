@@ -184,7 +184,13 @@ function TestRoutes:test_walk_with_each_key()
     local path = route.path:gsub("/[:*]%w+", "/x")
     local body = route.method ~= "GET" and route.method ~= "HEAD" and "{}" or nil
     ctx.auth.failures, ctx.auth.n_failures = {}, 0
-    return client.request(port, route.method, path, body, key and { Authorization = "Bearer " .. key }).status
+    -- The head is enough: some answers are streams without an end.
+    local c = client.connect(port)
+    c:send(("%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n%s%s\r\n%s"):format(route.method, path,
+      key and "Authorization: Bearer " .. key .. "\r\n" or "", body and "Content-Length: 2\r\n" or "", body or ""))
+    c:until_found("\r\n\r\n")
+    c:close()
+    return tonumber(c.data:match("^HTTP/1%.1 (%d+)"))
   end
   lu.assertTrue(#ctx.routes.list > 60)
   for _, route in ipairs(ctx.routes.list) do

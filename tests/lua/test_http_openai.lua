@@ -228,6 +228,30 @@ function TestChat:test_engine_error_before_and_after_the_first_byte()
   lu.assertNotNil(ev[#ev].data.error)
 end
 
+-- A fault of our own, here in the parser, ends the answer with an error in both modes and at each place.
+function TestChat:test_our_own_errors_leave_nobody_waiting()
+  for _, place in ipairs({ "feed", "finish" }) do
+    fixture.stop(ctx)
+    local log = {}
+    ctx = fixture.start({}, function(deps)
+      deps.log_out = { write = function(_, line) log[#log + 1] = line end }
+      deps.parser = function()
+        local parser = { feed = function(_, text) return { { kind = "text", text = text } } end, finish = function() return {} end }
+        parser[place] = function() error("boom") end
+        return parser
+      end
+    end)
+    for _, stream in ipairs({ false, true }) do
+      local r = client.request(ctx.port, "POST", "/v1/chat/completions", { model = "tiny", stream = stream, messages = { { role = "user", content = "@say{a b c}" } } })
+      lu.assertEquals(r.status, stream and 200 or 500, place .. r.body)
+      lu.assertStrContains(r.body, "the server failed")
+      lu.assertNotStrContains(r.body, "boom")
+    end
+    lu.assertEquals(ctx.n_jobs, 0)
+    lu.assertStrContains(table.concat(log), "boom")
+  end
+end
+
 function TestChat:test_disconnect_cancels()
   for _, stream in ipairs({ "true", "false" }) do
     fake.cancelled = nil
