@@ -297,6 +297,114 @@ function TestBatches:test_restart()
   for i = 1, 12 do lu.assertStrContains(answers(b.output_file_id)["id" .. i].response.body.choices[1].message.content, "word20") end
 end
 
+-- A batch that is in the middle when the server goes; change() works on what it left. -> its id
+local function interrupted(lines, n_done, change, flags)
+  local id = batch_of(table.concat(lines, "\n")).json.id
+  lu.assertTrue(client.wait(function() return get("/v1/batches/" .. id).json.request_counts.completed >= n_done end))
+  fixture.stop(ctx)
+  if change then change(dir .. "/" .. id) end
+  start(flags)
+  return id
+end
+
+local function slow_lines(n)
+  local lines = {}
+  for i = 1, n do lines[i] = line("id" .. i, "@slow{3}@long{20}") end
+  return lines
+end
+
+-- A crash cuts the answer that was being written: it comes again, and spoils no other.
+function TestBatches:test_an_answer_cut_by_a_crash()
+  local id = interrupted(slow_lines(12), 4, function(path)
+    local f = assert(io.open(path .. ".out", "a"))
+    f:write('{"id":"batch_req_x","custom_id":"id12","resp')
+    f:close()
+  end)
+  local b = ended(id)
+  lu.assertEquals({ b.status, b.request_counts }, { "completed", { total = 12, completed = 12, failed = 0 } })
+  local by_id, n = answers(b.output_file_id), 0
+  for _ in pairs(by_id) do n = n + 1 end
+  lu.assertEquals(n, 12)
+end
+
+-- Checked under a larger limit than it is run under.
+function TestBatches:test_a_line_that_is_too_long_by_now()
+  local lines = slow_lines(12)
+  lines[13] = line("big", ("x"):rep(300000))
+  local id = interrupted(lines, 4, nil, { max_body_mb = "0.1" })
+  local b = ended(id)
+  lu.assertEquals({ b.status, #b.errors.data }, { "failed", 1 })
+  lu.assertStrContains(b.errors.data[1].message, "max_body_mb")
+  lu.assertTrue(b.request_counts.completed >= 4 and b.output_file_id ~= cjson.null, "what was answered is kept")
+end
+
+function TestBatches:test_blank_lines_count()
+  local b = ended(batch_of(line("a", "x") .. ("\n"):rep(require("mtx.serve.batches").MAX_LINES + 1)).json.id)
+  lu.assertEquals(b.status, "failed")
+  lu.assertStrContains(b.errors.data[1].message, "more than 50000 lines")
+  b = ended(batch_of("\n \n" .. line("a", "x") .. "\n\n{").json.id)
+  lu.assertEquals(b.errors.data[1].line, 5, "as an editor counts")
+end
+
+-- Answers need room as uploads do.
+function TestBatches:test_answers_count_as_files()
+  ctx.files.max = 20000
+  local lines = {}
+  for i = 1, 40 do lines[i] = line("id" .. i, "@long{60}") end
+  local b = ended(batch_of(table.concat(lines, "\n")).json.id)
+  lu.assertEquals(b.status, "failed")
+  lu.assertStrContains(b.errors.data[1].message, "room")
+  local n = 0
+  for _ in pairs(answers(b.output_file_id)) do n = n + 1 end
+  lu.assertEquals(n, b.request_counts.completed)
+  local sum = 0
+  for _, name in ipairs(names()) do
+    lu.assertNil(name:find("%.out$") or name:find("%.err$"))
+    if name:find("^file%-%w+$") then sum = sum + uv.fs_stat(dir .. "/" .. name).size end
+  end
+  lu.assertEquals(ctx.files.bytes, sum)
+  lu.assertTrue(sum <= ctx.files.max)
+end
+
+-- "The queue is full" is no answer to a line.
+function TestBatches:test_lines_wait_for_a_busy_server()
+  fixture.stop(ctx)
+  start({ parallel = "1", max_waiting = "1", batch_parallel = "6" })
+  local b = ended(batch_of(table.concat(slow_lines(8), "\n")).json.id)
+  lu.assertEquals({ b.status, b.request_counts }, { "completed", { total = 8, completed = 8, failed = 0 } })
+end
+
+TestLines = {}
+
+function TestLines:test_lines_of_a_stored_file()
+  local folder = os.tmpname()
+  os.remove(folder)
+  local store = assert(filestore.open(folder, 1 << 30))
+  local function lines_of(text, max)
+    local w = assert(store:create())
+    assert(w:write(text))
+    local record = assert(w:commit({ created_at = 1 }))
+    local out, next_line = {}, assert(store:lines(record, max))
+    for _ = 1, 10000 do
+      local got = next_line()
+      if got == nil then break end
+      out[#out + 1] = got
+      if got == false then break end
+    end
+    store:remove(record)
+    return out
+  end
+  lu.assertEquals(lines_of("", 10), {})
+  lu.assertEquals(lines_of("a\r\n\nbc", 10), { "a", "", "bc" })
+  lu.assertEquals(lines_of("a\n", 10), { "a" })
+  lu.assertEquals(lines_of("0123456789\n01234567890\n", 10), { "0123456789", false })
+  lu.assertEquals(lines_of(("x"):rep(200000), 150000), { false })
+  local wanted = {}
+  for i = 1, 5000 do wanted[i] = ("z"):rep(i % 97) .. i end
+  lu.assertEquals(lines_of(table.concat(wanted, "\n"), 1000), wanted)
+  os.execute("rm -r " .. folder)
+end
+
 TestMultipart = {}
 
 function TestMultipart:test_every_cut()

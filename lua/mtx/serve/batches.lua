@@ -4,16 +4,20 @@
 -- connection is missing. State is on disk: after a restart a batch goes on with the
 -- lines that have no answer yet.
 local uv = require("luv")
-local check = require("mtx.api.check")
+local answers = require("mtx.serve.batch_answers")
 local ids = require("mtx.serve.ids")
 local json = require("mtx.json")
 local wire = require("mtx.api.wire")
 
 local batches = {}
 
--- Lines of one batch, batches kept, bytes of checked lines per turn of the loop, and seconds to run.
+-- Lines of one batch, batches kept, seconds to run, and bytes of lines read per turn of the loop.
 batches.MAX_LINES, batches.MAX_BATCHES, batches.WINDOW_S = 50000, 1000, 86400
 local SLICE, PRIORITY = 1 << 18, -10
+
+-- A line refused because the server is busy is run again: so often, after so many ms, twice as
+-- many each time (some 7 minutes in all). When that has not helped one line, the next do not wait.
+local MAX_TRIES, PAUSE_MS, MAX_PAUSE_MS = 20, 250, 30000
 
 local ENDPOINTS = { ["/v1/chat/completions"] = true, ["/v1/completions"] = true, ["/v1/embeddings"] = true, ["/v1/responses"] = true }
 local ENDED = { completed = true, failed = true, cancelled = true, expired = true }
@@ -26,7 +30,7 @@ function batches.ended(b) return ENDED[b.status] == true end
 
 -- ctx.files must be there. Batches that were running go on.
 function batches.new(ctx)
-  local self = setmetatable({ ctx = ctx, by_id = {}, order = {}, active = {}, n_running = 0 }, Runner)
+  local self = setmetatable({ ctx = ctx, by_id = {}, order = {}, active = {} }, Runner)
   for b in ctx.files:records("batch") do
     self.by_id[b.id] = b
     self.order[#self.order + 1] = b
@@ -114,7 +118,7 @@ end
 -- Reads every line before any is run: a bad file is a failed batch, not a half-done one.
 local function validate(self, b, run)
   local lines, message = next_line(self, b)
-  local seen, errors, n = {}, wire.list(), 0
+  local seen, errors, at, n = {}, wire.list(), 0, 0 -- at: lines read, blank ones too; n: requests
   if not lines then errors[1] = bad_line(wire.null, message) end
   local function finish()
     run.timer:stop()
@@ -136,13 +140,17 @@ local function validate(self, b, run)
     while bytes < SLICE do
       local text = lines()
       if text == nil then return finish() end
+      at = at + 1
+      if at > batches.MAX_LINES then
+        errors[#errors + 1] = bad_line(at, "more than " .. batches.MAX_LINES .. " lines")
+        return finish()
+      end
       if text == false or text:find("%S") then
         n = n + 1
-        local line, e = read_line(b, n, text)
-        if line and seen[line.custom_id] then line, e = nil, bad_line(n, "custom_id " .. line.custom_id:sub(1, 80) .. " comes twice", "custom_id") end
+        local line, e = read_line(b, at, text)
+        if line and seen[line.custom_id] then line, e = nil, bad_line(at, "custom_id " .. line.custom_id:sub(1, 80) .. " comes twice", "custom_id") end
         if e then errors[#errors + 1] = e else seen[line.custom_id] = true end
-        if n > batches.MAX_LINES then errors[#errors + 1] = bad_line(n, "more than " .. batches.MAX_LINES .. " lines") end
-        if #errors >= 20 or text == false or n > batches.MAX_LINES then return finish() end
+        if #errors >= 20 or text == false then return finish() end
       end
       bytes = bytes + (text and #text or 0) + 64
     end
@@ -167,6 +175,24 @@ local function answer_line(b, line, status, body)
     json.object("status_code", status, "request_id", ids.request(), "body", json.decode(body) or body), "error", json.null)) .. "\n"
 end
 
+-- A line whose answer is "not now": true when it is put back, and the batch pauses.
+local function put_back(run, line, status)
+  if status ~= 503 and status ~= 429 then
+    run.pause, run.patient = PAUSE_MS, true
+    return false
+  end
+  local tries = (run.tries[line] or 0) + 1
+  run.tries[line] = tries
+  if tries == MAX_TRIES then run.patient = false end
+  if not run.patient then return false end
+  run.again[#run.again + 1] = line
+  if uv.now() >= run.resume_at then -- else: refused together with another
+    run.resume_at = uv.now() + run.pause
+    run.pause = math.min(2 * run.pause, MAX_PAUSE_MS)
+  end
+  return true
+end
+
 -- Runs one line; done() is called once, on a later turn of the loop or within.
 local function run_line(self, b, run, line, done)
   local ctx = self.ctx
@@ -177,36 +203,15 @@ local function run_line(self, b, run, line, done)
   run.exchanges[x] = true
   function x.answered(status, body)
     run.exchanges[x] = nil
-    if not ctx.draining and not run.cancelled then
+    if not ctx.draining and not run.cancelled and not put_back(run, line, status) then
       local good = status >= 200 and status < 300
-      local ok, message = run[good and "out" or "err"](answer_line(b, line, status, body))
-      if not ok then run.fault = message end
+      local ok, message = run[good and "out" or "err"]:write(answer_line(b, line, status, body))
       local c = good and "completed" or "failed"
-      b.counts[c] = b.counts[c] + 1
+      if ok then b.counts[c] = b.counts[c] + 1 else run.fault = message end
     end
     done()
   end
   ctx.app:run_fiber(x, route.handler, x)
-end
-
--- An append-only file of answers: write(text) -> true | nil, message, and the ids it holds already.
-local function answers(self, b, ending, done)
-  local path = self.ctx.files:path(b.id) .. ending
-  local f, n = io.open(path, "rb"), 0
-  for text in f and f:lines() or function() end do
-    local value = json.decode(text)
-    if json.is_object(value) and type(value.custom_id) == "string" and not done[value.custom_id] then
-      done[value.custom_id], n = true, n + 1
-    end
-  end
-  if f then f:close() end
-  local fd = uv.fs_open(path, "a", tonumber("600", 8))
-  return function(text)
-    if not text then return fd and uv.fs_close(fd) end
-    if not fd then return nil, "the answers cannot be written" end
-    if self.ctx.files.bytes + #text > self.ctx.files.max then return nil, "the server's room for files is used up" end
-    return uv.fs_write(fd, text) == #text or nil, "no space left for the answers"
-  end, n
 end
 
 -- Keys are looked up again by name: one taken away meanwhile ends its batches.
@@ -220,14 +225,33 @@ end
 
 function Runner:begin(b, run)
   local done = {}
-  run.out, b.counts.completed = answers(self, b, ".out", done)
-  run.err, b.counts.failed = answers(self, b, ".err", done)
-  run.exchanges = {}
+  local path = self.ctx.files:path(b.id)
+  run.out, b.counts.completed = answers.open(self.ctx.files, path .. ".out", done)
+  run.err, b.counts.failed = answers.open(self.ctx.files, path .. ".err", done)
+  run.exchanges, run.again, run.tries, run.pause, run.resume_at, run.patient = {}, {}, {}, PAUSE_MS, 0, true
   local lines, n, ended = next_line(self, b), 0, false
   local known
   known, run.key = key_of(self.ctx, b.key)
   if not known then run.fault = "the batch's key is no longer known" end
   if not lines then run.fault = "the input file is gone" end
+  -- A line to run | nil: none for now.
+  local function next_request()
+    if uv.now() < run.resume_at then return nil end
+    if run.again[1] then return table.remove(run.again) end
+    local bytes = 0
+    while not ended and bytes < SLICE do
+      local text = lines()
+      if text == nil then
+        ended = true
+      elseif text == false then
+        run.fault, ended = "a line is longer than a request may be; see max_body_mb", true
+      else
+        bytes = bytes + #text + 64
+        local line = text:find("%S") and json.decode(text)
+        if line and not done[line.custom_id] then return line end
+      end
+    end
+  end
   run.timer:start(0, 20, guarded(self, b, run, function()
     if self.ctx.draining then
       run.timer:stop()
@@ -235,24 +259,18 @@ function Runner:begin(b, run)
     end
     if not run.cancelled and os.time() > b.expires_at then run.expired = true end
     if run.fault or run.expired then run.cancelled = true end
-    while not run.cancelled and not ended and n < self.ctx.config.batch_parallel do
-      local text = lines()
-      if text == nil then
-        ended = true
-        break
-      end
-      local line = text and text:find("%S") and json.decode(text)
-      if line and not done[line.custom_id] then
-        n = n + 1
-        run_line(self, b, run, line, function() n = n - 1 end)
-      end
+    while not run.cancelled and n < self.ctx.config.batch_parallel do
+      local line = next_request()
+      if not line then break end
+      n = n + 1
+      run_line(self, b, run, line, function() n = n - 1 end)
     end
     if run.cancelled then
       for x in pairs(run.exchanges) do
         if x.job then x.job:cancel() end
       end
     end
-    if n == 0 and (ended or run.cancelled) then self:finish(b, run) end
+    if n == 0 and (run.cancelled or ended and not run.again[1] and not run.fault) then self:finish(b, run) end
   end))
 end
 
@@ -260,31 +278,18 @@ end
 function Runner:finish(b, run)
   if not run.timer:is_closing() then run.timer:close() end
   self.active[b.id] = nil
-  local status = run.fault and "failed" or run.expired and "expired" or run.cancelled and "cancelled" or "completed"
-  if run.fault then b.errors = { object = "list", data = wire.list({ bad_line(wire.null, run.fault) }) } end
   for ending, field in pairs({ [".out"] = "output_file_id", [".err"] = "error_file_id" }) do
-    local path, writer = self.ctx.files:path(b.id) .. ending, run[ending:sub(2)]
-    if writer then
-      writer(nil)
-      local f = io.open(path, "rb")
-      local size = f and f:seek("end") or 0
-      if f then f:seek("set") end
-      local file = size > 0 and self.ctx.files:create()
-      while file do
-        local bytes = f:read(1 << 16)
-        if not bytes then break end
-        if not file:write(bytes) then
-          file:drop()
-          file = nil
-        end
-      end
-      if f then f:close() end
-      local record = file and file:commit({ filename = b.id .. (ending == ".out" and "_output.jsonl" or "_error.jsonl"), purpose = "batch_output", key = b.key, created_at = os.time() })
+    local written = run[ending:sub(2)]
+    if written then
+      written:close()
+      local record, message = self.ctx.files:adopt(self.ctx.files:path(b.id) .. ending, { filename = b.id .. (ending == ".out" and "_output.jsonl" or "_error.jsonl"),
+        purpose = "batch_output", key = b.key, created_at = os.time() })
       b[field] = record and record.id or nil
-      if record or size == 0 then os.remove(path) end
+      if message then run.fault = run.fault or message end
     end
   end
-  set(self, b, status)
+  if run.fault then b.errors = { object = "list", data = wire.list({ bad_line(wire.null, run.fault) }) } end
+  set(self, b, run.fault and "failed" or run.expired and "expired" or run.cancelled and "cancelled" or "completed")
 end
 
 function Runner:start(b)

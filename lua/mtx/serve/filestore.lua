@@ -95,23 +95,41 @@ function Writer:write(bytes)
   return true
 end
 
--- fields: filename, purpose, key, created_at. The file is there only after this.
-function Writer:commit(fields)
-  local store, path = self.store, self.store:path(self.id)
-  uv.fs_fsync(self.fd)
-  uv.fs_close(self.fd)
-  self.fd = nil
-  fields.id, fields.bytes = self.id, self.n
+-- Gives the bytes at `path`, in the store's folder, the place of fields.id.
+local function place(store, path, fields)
   local ok, message = store:save(fields)
-  if ok then ok, message = uv.fs_rename(path .. ".part", path) end
-  store.bytes = store.bytes - self.n
+  if ok then ok, message = uv.fs_rename(path, store:path(fields.id)) end
   if not ok then
-    os.remove(path .. ".part")
-    os.remove(path .. ".json")
+    os.remove(store:path(fields.id) .. ".json")
     return nil, "cannot store the file: " .. tostring(message):gsub("/%S*", "")
   end
   store:keep(fields)
   return fields
+end
+
+-- fields: filename, purpose, key, created_at. The file is there only after this.
+function Writer:commit(fields)
+  local store, path = self.store, self.store:path(self.id) .. ".part"
+  uv.fs_fsync(self.fd)
+  uv.fs_close(self.fd)
+  self.fd = nil
+  fields.id, fields.bytes = self.id, self.n
+  store.bytes = store.bytes - self.n
+  local record, message = place(store, path, fields)
+  if not record then os.remove(path) end
+  return record, message
+end
+
+-- Makes a finished file of the server's own, in the store's folder, one of the store's; an empty one goes.
+-- fields as for commit. -> record | nil (it was empty) | nil, message (it stays where it is).
+function Store:adopt(path, fields)
+  local stat = uv.fs_stat(path)
+  if not stat or stat.size == 0 then
+    os.remove(path)
+    return nil
+  end
+  fields.id, fields.bytes = "file-" .. ids.random(24), math.tointeger(stat.size)
+  return place(self, path, fields)
 end
 
 function Writer:drop()
@@ -139,26 +157,28 @@ end
 function Store:lines(record, max)
   local f = io.open(self:path(record.id), "rb")
   if not f then return nil, "the file is gone" end
-  local buf, over = "", false
+  local buf, from = "", 1 -- the unread bytes: buf from `from` on; f is nil behind its end
   return function()
     while true do
-      local at = buf:find("\n", 1, true)
+      local at = buf:find("\n", from, true)
       if at then
-        local line = buf:sub(1, at - 1)
-        buf = buf:sub(at + 1)
+        local line = buf:sub(from, at - 1)
+        from = at + 1
+        if #line > max then return false end
         return (line:gsub("\r$", ""))
       end
+      buf, from = buf:sub(from), 1
       if #buf > max then return false end
-      local more = not over and f:read(1 << 16)
+      local more = f and f:read(1 << 16)
       if more then
         buf = buf .. more
+      elseif f then
+        f:close()
+        f = nil
       else
-        if not over then f:close() end
-        over = true
-        if buf == "" then return nil end
         local line = buf
         buf = ""
-        return line
+        return line ~= "" and line or nil
       end
     end
   end
