@@ -18,12 +18,25 @@ local parse = {}
 local Parser = {}
 Parser.__index = Parser
 
+-- Formats of the templates met last: each request asks, and templates are long.
+local MAX_KNOWN = 64
+local known, n_known = {}, 0
+
 -- The format a template teaches; the generic one (Hermes' tags or bare JSON) when it teaches none that is known.
 function parse.detect(template)
+  if not template then return formats.generic end
+  local found = known[template]
+  if found then return found end
+  found = formats.generic
   for _, f in ipairs(formats) do
-    if template and f.detect(template) then return f end
+    if f.detect(template) then
+      found = f
+      break
+    end
   end
-  return formats.generic
+  if n_known >= MAX_KNOWN then known, n_known = {}, 0 end
+  known[template], n_known = found, n_known + 1
+  return found
 end
 
 -- A format by its name | nil.
