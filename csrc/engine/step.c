@@ -81,11 +81,9 @@ void mtx_context_close(mtx_context *c) {
   free(c);
 }
 
-const mtx_model *mtx_context_model(const mtx_context *c) { return c->model; }
 mtx_kv *mtx_context_kv(mtx_context *c) { return c->kv; }
 int64_t mtx_context_n_ctx(const mtx_context *c) { return c->n_ctx; }
 int mtx_context_max_rows(const mtx_context *c) { return c->max_rows; }
-uint64_t mtx_context_bytes(const mtx_context *c) { return c->backend->bytes; }
 
 void mtx_context_set_threads(mtx_context *c, int n) {
   int cores = mtx_usable_cores();

@@ -26,12 +26,10 @@ typedef struct mtx_context_opts {
 mtx_code mtx_context_open(mtx_context **out, const mtx_model *m, const mtx_context_opts *opts, mtx_err *err);
 void mtx_context_close(mtx_context *c);
 
-const mtx_model *mtx_context_model(const mtx_context *c);
 mtx_kv *mtx_context_kv(mtx_context *c);   // sequences are made, forked, cut and freed there
 int64_t mtx_context_n_ctx(const mtx_context *c);
 int mtx_context_max_rows(const mtx_context *c);
 void mtx_context_set_threads(mtx_context *c, int n_threads);
-uint64_t mtx_context_bytes(const mtx_context *c);  // activation buffers
 
 typedef struct mtx_row {
   int32_t token;

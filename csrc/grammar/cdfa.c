@@ -129,7 +129,7 @@ typedef struct {
 } product;
 
 static bool is_useless(const product *p, pair s) {
-  return p->op == '&' ? s.x == DEAD || s.y == DEAD : p->op == '-' ? s.x == DEAD : s.x == DEAD && s.y == DEAD;
+  return s.x == DEAD || (p->op == '&' && s.y == DEAD);
 }
 
 static uint32_t hash_pair(pair s) {
@@ -199,7 +199,7 @@ static mtx_cdfa *combine(const mtx_cdfa *x, const mtx_cdfa *y, char op) {
   for (uint32_t i = 0; ok && i < p.n_pairs; i++) {
     const pair s = p.pairs[i];
     bool in_x = s.x != DEAD && x->states[s.x].accept, in_y = s.y != DEAD && y->states[s.y].accept;
-    bool accept = op == '&' ? in_x && in_y : op == '-' ? in_x && !in_y : in_x || in_y;
+    bool accept = in_x && in_y == (op == '&');
     ok = mtx_cdfa_state(d, accept) != UINT32_MAX && product_edges(&p, d, s);
   }
   free(p.pairs);
@@ -214,7 +214,6 @@ static mtx_cdfa *combine(const mtx_cdfa *x, const mtx_cdfa *y, char op) {
 }
 
 mtx_cdfa *mtx_cdfa_and(const mtx_cdfa *x, const mtx_cdfa *y) { return combine(x, y, '&'); }
-mtx_cdfa *mtx_cdfa_or(const mtx_cdfa *x, const mtx_cdfa *y) { return combine(x, y, '|'); }
 mtx_cdfa *mtx_cdfa_minus(const mtx_cdfa *x, const mtx_cdfa *y) { return combine(x, y, '-'); }
 
 // ---- minimising --------------------------------------------------------------------

@@ -41,7 +41,6 @@ mtx_cdfa *mtx_cdfa_length(uint32_t min, uint32_t max);  // code points; max UINT
 // Exactly these UTF-8 texts.
 mtx_cdfa *mtx_cdfa_words(const char *const *words, const size_t *lens, size_t n);
 mtx_cdfa *mtx_cdfa_and(const mtx_cdfa *x, const mtx_cdfa *y);
-mtx_cdfa *mtx_cdfa_or(const mtx_cdfa *x, const mtx_cdfa *y);
 mtx_cdfa *mtx_cdfa_minus(const mtx_cdfa *x, const mtx_cdfa *y);
 // Fewest states; dead ends removed.
 mtx_cdfa *mtx_cdfa_minimize(const mtx_cdfa *x);

@@ -212,10 +212,6 @@ static int64_t keepable(const mtx_kv *kv, const seq_t *s, int64_t n_tokens) {
   return n;
 }
 
-int64_t mtx_kv_seq_keepable(const mtx_kv *kv, int seq, int64_t n_tokens) {
-  return mtx_kv_seq_valid(kv, seq) ? keepable(kv, &kv->seq[seq], n_tokens) : 0;
-}
-
 mtx_code mtx_kv_seq_fork(mtx_kv *kv, int src, int64_t n_tokens, int *dst, int64_t *kept, mtx_err *err) {
   *dst = -1;
   *kept = 0;

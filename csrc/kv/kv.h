@@ -72,8 +72,6 @@ int64_t mtx_kv_seq_len(const mtx_kv *kv, int seq);                    // tokens 
 // *kept tells how many (less when window pages are gone or a recurrent snapshot
 // lies further back): the caller evaluates the rest again.
 mtx_code mtx_kv_seq_fork(mtx_kv *kv, int src, int64_t n_tokens, int *dst, int64_t *kept, mtx_err *err);
-// How many tokens fork would keep.
-int64_t mtx_kv_seq_keepable(const mtx_kv *kv, int seq, int64_t n_tokens);
 // Cuts seq to at most n_tokens; same rule for the return value (tokens kept).
 int64_t mtx_kv_seq_truncate(mtx_kv *kv, int seq, int64_t n_tokens);
 

@@ -50,7 +50,6 @@ const char *mtx_tok_special_name(mtx_tok_special which);  // "bos", "eos", ...
 bool mtx_tok_add_bos(const mtx_tok *t);
 bool mtx_tok_add_eos(const mtx_tok *t);
 bool mtx_tok_add_sep(const mtx_tok *t);
-bool mtx_tok_add_space_prefix(const mtx_tok *t);
 
 // True for every token that ends a generation: EOS, EOT, EOM and the texts that
 // are used as such (`<|im_end|>`, `<end_of_turn>`, ...).
@@ -62,7 +61,6 @@ enum {
   MTX_TOK_ATTR_USER = 16, MTX_TOK_ATTR_BYTE = 32, MTX_TOK_ATTR_LSTRIP = 64, MTX_TOK_ATTR_RSTRIP = 128,
 };
 unsigned mtx_tok_attr(const mtx_tok *t, int32_t id);  // 0 for ids out of range
-float mtx_tok_score(const mtx_tok *t, int32_t id);    // 0 where the vocabulary has no scores
 
 // The token's text as the vocabulary writes it (GPT-2 alphabet, U+2581, <0x0A>).
 mtx_str mtx_tok_text(const mtx_tok *t, int32_t id);

@@ -287,14 +287,12 @@ const char *mtx_tok_pre(const mtx_tok *t) { return t->pre; }
 bool mtx_tok_add_bos(const mtx_tok *t) { return t->add_bos; }
 bool mtx_tok_add_eos(const mtx_tok *t) { return t->add_eos; }
 bool mtx_tok_add_sep(const mtx_tok *t) { return t->add_sep; }
-bool mtx_tok_add_space_prefix(const mtx_tok *t) { return t->add_space_prefix; }
 
 static bool in_range(const mtx_tok *t, int32_t id) { return id >= 0 && id < t->n_tokens; }
 
 int32_t mtx_tok_special_id(const mtx_tok *t, mtx_tok_special which) { return (unsigned)which < MTX_TOK_N_SPECIAL ? t->special[which] : -1; }
 bool mtx_tok_is_eog(const mtx_tok *t, int32_t id) { return in_range(t, id) && t->eog[id]; }
 unsigned mtx_tok_attr(const mtx_tok *t, int32_t id) { return in_range(t, id) ? t->attr[id] : 0; }
-float mtx_tok_score(const mtx_tok *t, int32_t id) { return in_range(t, id) && t->score ? t->score[id] : 0; }
 mtx_str mtx_tok_text(const mtx_tok *t, int32_t id) { return in_range(t, id) ? t->text[id] : (mtx_str){"", 0}; }
 
 int32_t mtx_tok_find(const mtx_tok *t, const char *text, size_t n) {

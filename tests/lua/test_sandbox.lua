@@ -105,6 +105,11 @@ function TestLimits:test_everything_hostile_ends()
   end
 end
 
+-- Calls that have an end, but one that their loop in C would not reach.
+function TestLimits:test_long_ways_to_nothing()
+  lu.assertEquals({ run('return (""):rep(1 << 62), string.rep("", 1e18), ("ab"):rep(-1), ("ab"):rep(2, "")') }, { true, "", "", "", "abab" })
+end
+
 function TestLimits:test_nothing_dangerous_is_there()
   for _, name in ipairs({ "io", "require", "load", "loadstring", "dofile", "loadfile", "debug", "package", "collectgarbage", "coroutine", "print", "xpcall" }) do
     lu.assertEquals({ run("return " .. name .. " == nil") }, { true, true }, name)

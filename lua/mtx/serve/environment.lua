@@ -96,7 +96,9 @@ local function bounded_string()
   local s = copy(string, { "byte", "char", "format", "len", "lower", "pack", "packsize", "reverse", "sub", "unpack", "upper" })
   function s.rep(text, n, sep)
     text = text_of(text, "string.rep")
-    if (#text + #(sep or "")) * math.max(n, 0) > MAX_STRING then error("string.rep: result too large", 2) end
+    local size = #text + #(sep or "")
+    if size * math.max(n, 0) > MAX_STRING then error("string.rep: result too large", 2) end
+    if size == 0 then return "" end -- Lua's own would count to n
     return rep(text, n, sep)
   end
   function s.find(text, p, init, plain)
