@@ -130,6 +130,19 @@ function TestReplay:test_memory_is_bounded()
   lu.assertEquals({ store.bytes, #store.order }, { 0, 0 })
 end
 
+function TestReplay:test_number_is_bounded()
+  local store, last = replay.store(3 * replay.RING_BYTES), nil
+  for i = 1, replay.MAX_STREAMS + 2 do
+    last = assert(store:open("s" .. i, {}))
+    last:append("x")
+    last:finish()
+  end
+  lu.assertEquals({ #store.order, store.order[1].id, store.bytes }, { replay.MAX_STREAMS, "s3", replay.MAX_STREAMS })
+  lu.assertTrue(store:get("s2") == nil)
+  for _, s in ipairs({ table.unpack(store.order) }) do store:remove(s) end
+  lu.assertEquals({ #store.order, store.bytes }, { 0, 0 })
+end
+
 function TestReplay:test_kept_for_a_while()
   local keep = replay.KEEP_S
   replay.KEEP_S = 0.05

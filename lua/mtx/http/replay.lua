@@ -7,8 +7,9 @@ local pump = require("mtx.http.pump")
 
 local replay = {}
 
--- Bytes of one stream that are kept, and seconds they are kept after its end.
-replay.RING_BYTES, replay.KEEP_S = 4 << 20, 300
+-- Bytes of one stream that are kept, seconds they are kept after its end, and streams at once: many short
+-- ones take more in tables than in bytes.
+replay.RING_BYTES, replay.KEEP_S, replay.MAX_STREAMS = 4 << 20, 300, 4096
 
 local Stream = {}
 Stream.__index = Stream
@@ -81,11 +82,11 @@ function Store:remove(s)
   end
 end
 
--- Bytes the streams may come to: a running one counts as a full ring.
-local function reserved(self)
-  local n = 0
+-- Whether there is room for one more; a running stream counts as a full ring.
+local function has_room(self)
+  local n = replay.RING_BYTES
   for _, s in ipairs(self.order) do n = n + (s.done and s.bytes or replay.RING_BYTES) end
-  return n
+  return n <= self.max and #self.order < replay.MAX_STREAMS
 end
 
 -- A new stream under `id`, in place of an older one; nil when there is no room.
@@ -93,10 +94,10 @@ end
 function Store:open(id, fields)
   if self.by_id[id] then self:remove(self.by_id[id]) end
   for _, s in ipairs({ table.unpack(self.order) }) do
-    if reserved(self) + replay.RING_BYTES <= self.max then break end
+    if has_room(self) then break end
     if s.done then self:remove(s) end
   end
-  if reserved(self) + replay.RING_BYTES > self.max then return nil end
+  if not has_room(self) then return nil end
   local s = setmetatable(fields, Stream)
   s.store, s.id, s.pieces, s.first, s.last, s.total, s.bytes, s.dropped, s.readers, s.started = self, id, {}, 1, 0, 0, 0, 0, {}, os.time()
   self.by_id[id] = s
