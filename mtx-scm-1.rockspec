@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- `luarocks make mtx-scm-1.rockspec` installs mtx as a Lua module. lua-cjson and
+-- `luarocks --lua-version 5.4 make mtx-scm-1.rockspec` installs mtx as a Lua module. lua-cjson and
 -- luv are needed by the server and some commands only, so they are not required here.
 package = "mtx"
 version = "scm-1"

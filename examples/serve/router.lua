@@ -2,6 +2,7 @@
 -- A router: short questions go to the small model, long or code questions to the
 -- large one, whatever model the client named.
 --   mtx serve --script examples/serve/router.lua
+-- The two names are those of the tests: put two of yours there (`mtx list`).
 local SMALL, LARGE = "tiny", "other"
 
 mtx.on("request", function(r)

@@ -4,6 +4,7 @@
 -- environment, then flags; each later source wins, and the source is kept so
 -- that `mtx config` can tell why a value is what it is.
 local duration = require("mtx.serve.duration")
+local infile = require("mtx.infile")
 
 local config = {}
 
@@ -79,9 +80,10 @@ config.OPTIONS = {
   opt("ctx", "integer", 0, { "MLXFORGE_MAX_CTX", "OLLAMA_CONTEXT_LENGTH", "MTX_MAX_CTX" }, "context of a request; 0 = the model's, at most 4096", range(0, 1 << 24), "tokens"),
   opt("parallel", "integer", 8, { "MATRICXON_MAX_DECODE_BATCH", "OLLAMA_NUM_PARALLEL", "MTX_MAX_BATCH" }, "requests decoded together per model", range(1, 256)),
   opt("threads", "integer", 0, { "MATRICXON_TORCH_THREADS" }, "compute threads; 0 = usable cores", range(0, 1024)),
-  opt("cpu", "string", "auto", { "MATRICXON_GEMV_BACKEND", "MTX_KERNELS" }, "highest kernel tier: auto, scalar, avx2, avx512, amx, neon"),
-  opt("device", "string", "cpu", { "MATRICXON_DEVICE" }, "where models run"),
-  opt("kv_type", "string", "f16", {}, "type of the KV cache: f32, f16, q8_0"),
+  opt("cpu", "string", "auto", { "MATRICXON_GEMV_BACKEND", "MTX_KERNELS" }, "highest kernel tier: auto, scalar, avx2, avx512, amx, neon",
+    one_of("auto", "scalar", "avx2", "avx512", "amx", "neon")),
+  opt("device", "string", "cpu", { "MATRICXON_DEVICE" }, "where models run", one_of("cpu")),
+  opt("kv_type", "string", "f16", {}, "type of the KV cache: f32, f16, bf16, q8_0", one_of("f32", "f16", "bf16", "q8_0")),
   opt("kv_budget_mb", "integer", 0, {}, "memory for KV pages; 0 = by free memory", range(0, 1 << 24), "MiB"),
   opt("cache_mb", "integer", 2048, { "MATRICXON_PROMPT_CACHE_BUDGET_MB" }, "memory for prefixes of finished requests", range(0, 1 << 24), "MiB"),
   opt("cache_shared", "boolean", false, {}, "let different keys reuse one another's prefixes"),
@@ -121,7 +123,7 @@ config.OPTIONS = {
   opt("replay_mb", "integer", 256, {}, "memory for streams kept under X-Conversation-Id; 0 = none", range(0, 1 << 16), "MiB"),
   opt("props_writable", "boolean", false, {}, "allow POST /props"),
   opt("metrics", "boolean", true, {}, "serve /metrics"),
-  opt("log_level", "string", "info", { "MATRICXON_LOG_LEVEL" }, "error, warn, info, debug or trace"),
+  opt("log_level", "string", "info", { "MATRICXON_LOG_LEVEL" }, "error, warn, info, debug or trace", one_of("error", "warn", "info", "debug", "trace")),
   opt("log_format", "string", "text", {}, "text or json", one_of("text", "json")),
   opt("trace", "string", "", {}, "file that gets every stage of every request, one JSON object per line"),
   opt("pid_file", "string", "", {}, "file with the process id while serving"),
@@ -161,10 +163,8 @@ end
 -- A config file is one Lua table without code: `return { port = 8080 }` or the
 -- bare fields of it. Calls, loops and functions are refused before it is run.
 function config.read_file(path)
-  local f, err = io.open(path, "rb")
-  if not f then return nil, "cannot read the config file: " .. err end
-  local text = f:read(1 << 20) or ""
-  f:close()
+  local text, err = infile.read(path, 1 << 20)
+  if not text then return nil, "cannot read the config file: " .. err end
   local bare = text:gsub("%-%-[^\n]*", ""):gsub('\\["\'\\]', ""):gsub('"[^"\n]*"', '""'):gsub("'[^'\n]*'", "''")
   for word in bare:gmatch("[%a_][%w_]*") do
     if word == "function" or word == "while" or word == "for" or word == "repeat" or word == "goto" then

@@ -40,6 +40,7 @@ function generate.model(ctx, req, wanted, deadline_ms)
   local name = req.model
   if name == "" then name = ctx.default_model(wanted or req.inputs and "embedding") or "" end
   local entry, message = ctx.catalog:find(name)
+  if not entry and req.model_by_script then message = message .. " (the server's script chose it)" end
   if not entry then check.fail(name == "" and req.dialect ~= "ollama" and 400 or 404, message) end
   local loaded, load_ms = ctx.pool:acquire(entry, { num_ctx = req.num_ctx, deadline_ms = deadline_ms, on_wait = while_loading(ctx, req) })
   if not loaded.can then

@@ -18,6 +18,7 @@ end
 -- See mtx.load in init.lua.
 function model.load(path, opts)
   opts = opts or {}
+  if type(path) ~= "string" then error("mtx.load needs the path of a model, not " .. type(path), 3) end
   if opts.cpu then core.model.cpu(opts.cpu) end
   local handle, message, code = core.model.open(path, {
     threads = opts.threads, no_memory_check = opts.no_memory_check, progress = opts.progress, warn = opts.warn,
@@ -163,9 +164,12 @@ local SAMPLER_FIELDS = {
 
 -- The prompt's token ids: from tokens, prompt (plain text) or messages (through the template).
 local function prompt_ids(self, request)
+  if type(request) ~= "table" then error("generate needs a table with messages, prompt or tokens", 3) end
   if request.tokens then return request.tokens end
   if request.prompt then return self:tokenize(request.prompt, { add_special = true, parse_special = false }) end
   if not request.messages then error("generate needs messages, prompt or tokens", 3) end
+  if type(request.messages) ~= "table" then error("messages must be a list of { role =, content = }", 3) end
+  if not self.handle:info().has_logits then return nil, "this model gives embeddings, no text; use embed", "unsupported" end
   local text, spans, code = self:apply_template(request.messages, request)
   if not text then return nil, spans, code end
   return self:tokenize(text, { add_special = true, bos_once = true, parse_special = true, spans = spans })

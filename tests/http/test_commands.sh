@@ -32,6 +32,7 @@ is "public address without a key" 1 "$(code "$mtx" serve --host 0.0.0.0 --port 0
 is "status of nothing" 1 "$(code "$mtx" status --port 1)"
 is "stop of nothing" 1 "$(code "$mtx" stop --pid-file "$tmp/none")"
 is "list an empty folder" 0 "$(code "$mtx" list --models-dir "$tmp/models")"
+is "list a folder that is not there" 1 "$(code "$mtx" list --models-dir "$tmp/none")"
 is "show a missing model" 1 "$(code "$mtx" show nope --models-dir "$tmp/models")"
 
 : >"$tmp/log"

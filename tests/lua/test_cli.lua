@@ -73,6 +73,76 @@ function TestCli:test_script_and_line()
   os.remove(path)
 end
 
+function TestCli:test_a_folder_where_a_file_belongs_is_one_clear_line()
+  for _, command in ipairs({
+    "run tests hi", "perplexity " .. SMOL .. " tests", "template tests --messages tests", "template --batch tests", "tokenize " .. SMOL .. " --file tests",
+    "tokenize " .. SMOL .. " --batch tests", "grammar check tests", "keys list --keys-file tests", "keys add x --keys-file tests", "stop --pid-file tests",
+    "serve --port 0 --script tests", "serve --port 0 --policy tests", "serve --port 0 --keys-file tests", "serve --port 0 --config tests",
+    "serve --port 0 --files-dir README.md --models-dir tests",
+  }) do
+    local _, err, code = run(command)
+    lu.assertTrue(code == 1 or code == 2, command)
+    lu.assertEquals(select(2, err:gsub("\n", "")), 1, command .. ": " .. err)
+    lu.assertStrContains(err, command:find("files%-dir") and "README.md" or "tests", false, command)
+  end
+end
+
+function TestCli:test_values_that_no_option_has_are_wrong_usage()
+  for command, says in pairs({
+    ["run " .. SMOL .. " hi --cpu avx9"] = "--cpu must be one of scalar,", ["run " .. SMOL .. " hi --kv-type q4"] = "--kv-type must be one of f32,",
+    ["embed " .. SMOL .. " hi --pooling most"] = "--pooling must be one of mean, cls, last,", ["run " .. SMOL .. " hi --samplers foo"] = "no sampler is called 'foo'",
+    ["generate " .. SMOL .. " -p x --mirostat 7"] = "mirostat: 7 is out of range", ["serve --port 0 --cpu avx9"] = "cpu must be one of auto, scalar,",
+    ["serve --port 0 --kv-type q4"] = "kv_type must be one of f32,", ["serve --port 0 --log-level loud"] = "log_level must be one of error,",
+    ["serve --port 0 --device gpu"] = "device must be one of cpu",
+  }) do
+    local _, err, code = run(command)
+    lu.assertEquals(code, 2, command .. ": " .. err)
+    lu.assertStrContains(err, says)
+    lu.assertNil(err:find("traceback", 1, true), err)
+  end
+end
+
+function TestCli:test_misspelt_commands_and_names_are_met_halfway()
+  for word, meant in pairs({ rn = "run", srve = "serve", tokenise = "tokenize", lsit = "list", ebmed = "embed" }) do
+    lu.assertStrContains(select(2, run(word)), "did you mean " .. meant .. "?")
+  end
+  for _, word in ipairs({ "pull", "x", "quantize" }) do lu.assertNil(select(2, run(word)):find("did you mean", 1, true), word) end
+  local _, err, code = run("run " .. MODELS .. "/minilm.gguf hi")
+  lu.assertEquals({ err, code }, { "mtx: this model gives embeddings, no text; use embed\n", 1 })
+end
+
+function TestCli:test_stop_leaves_what_is_no_pid_file()
+  local path = os.tmpname()
+  local file = assert(io.open(path, "w"))
+  file:write("precious\n")
+  file:close()
+  local _, err, code = run("stop --pid-file " .. path)
+  lu.assertEquals(code, 1)
+  lu.assertStrContains(err, "this is no PID file")
+  file = assert(io.open(path))
+  lu.assertEquals(file:read("a"), "precious\n")
+  file:close()
+  os.remove(path)
+end
+
+-- The chat's own commands, with a model that is never asked.
+function TestCli:test_chat_commands()
+  local chat = [[-e 'require("mtx.cli.chat").run({ info = function() return {} end }, { values = {}, base = { temperature = 1 } })']]
+  local out, err, code = run(chat, "/set foo 1\\n/set temp 0.5\\n/set top-k 3\\n/set mirostat 7\\n/set n 4\\n/set n -1\\n/load\\n/load tests\\n/load README.md\\n/show\\n/bye\\n")
+  lu.assertEquals({ err, code }, { "", 0 })
+  lu.assertEquals(out:match("leaves%.\n(.*)$"), table.concat({
+    "no number is called foo; `mtx run --help` lists them", "temperature 0.5", "top_k 3", "mirostat: 7 is out of range; it must be between 0 and 2", "n 4",
+    "n must be a whole number from 0", "usage: /load FILE", "tests: Is a directory",
+    "README.md: not a saved conversation: invalid JSON: expected a value at line 1 column 1", "temperature 0.5", "top_k 3", "n 4", "" }, "\n"))
+end
+
+function TestCli:test_ctrl_c_ends_what_the_repl_runs_and_not_the_repl()
+  local interrupt = [[local uv = require("luv") uv.kill(uv.os_getpid(), "sigint") while true do end]]
+  local out, err, code = run("repl", interrupt .. "\\n1 + 1\\n" .. interrupt .. "\\n2 + 2\\n")
+  lu.assertEquals({ out, code }, { "2\n4\n", 0 })
+  lu.assertEquals(err, "interrupted\ninterrupted\n")
+end
+
 function TestCli:test_repl_prints_values()
   local out, _, code = run("repl", "1 + 1\\n{ 1, x = \"y\" }\\nfor i = 1, 2 do\\nprint(i)\\nend\\nmtx.tensor({ 1, 2 })\\n")
   lu.assertEquals(code, 0)

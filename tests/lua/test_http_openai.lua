@@ -192,6 +192,11 @@ function TestChat:test_odd_but_good_requests()
   lu.assertStrContains(r.body, "\\u2028")
 end
 
+function TestChat:test_messages_left_out_are_named()
+  local e = client.request(port, "POST", "/v1/chat/completions", '{"model":"tiny"}').json.error
+  lu.assertEquals({ e.message, e.param }, { "messages is required", "messages" })
+end
+
 function TestChat:test_a_template_that_refuses_is_a_400()
   fake.strict_system = true
   local r = chat({ messages = { { role = "user", content = "a" }, { role = "system", content = "S" } } })

@@ -45,6 +45,11 @@ function TestExamples:test_router()
   lu.assertNotNil(ctx.pool.loaded["other:latest"])
 end
 
+function TestExamples:test_a_model_that_the_script_chose_and_nobody_has()
+  start(temp('mtx.on("request", function(r) r.model = "nowhere" end)'))
+  lu.assertEquals(chat("hi").json.error.message, "model 'nowhere' not found (the server's script chose it)")
+end
+
 function TestExamples:test_json_repair()
   start("examples/serve/json_repair.lua")
   fake.reply = function() return 'Here: {"a": {"b": 1}} hope it helps' end

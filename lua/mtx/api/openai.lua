@@ -37,7 +37,8 @@ end
 -- body.messages -> neutral messages.
 function openai.messages(body)
   local list = check.array(body, "messages", nil, request.MAX.messages)
-  if not list or #list == 0 then fail(400, "[] is too short - 'messages'", { param = "messages" }) end
+  if not list then fail(400, "messages is required", { param = "messages" }) end
+  if #list == 0 then fail(400, "[] is too short - 'messages'", { param = "messages" }) end
   local out = {}
   for i, m in ipairs(list) do
     local where = "messages[" .. (i - 1) .. "]"

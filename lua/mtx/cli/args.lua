@@ -4,7 +4,7 @@
 -- A description is a list of options
 --   { name = "temp", short = "t", kind = "number", value = "T", default = 0.8, help = "..." }
 -- kind: "flag" (no value), "string", "integer", "number", "list" (given several
--- times). Options may stand anywhere; `--` ends them; `--name=value` works.
+-- times). `choices` lists the values a string may have. Options may stand anywhere; `--` ends them; `--name=value` works.
 local args = {}
 
 local READ = {
@@ -29,6 +29,13 @@ local function index(options)
     if o.short then by["-" .. o.short] = o end
   end
   return by
+end
+
+local function chosen(option, value)
+  for _, name in ipairs(option.choices) do
+    if name == value then return value end
+  end
+  return nil, "must be one of " .. table.concat(option.choices, ", ") .. ", not '" .. value .. "'"
 end
 
 local function key(option) return (option.name:gsub("%-", "_")) end
@@ -62,7 +69,8 @@ function args.parse(options, list)
       end
       if not value then return nil, word .. " needs a value" end
       local v, message = READ[o.kind](value)
-      if v == nil then return nil, (name or word) .. " " .. message end
+      if o.choices then v, message = chosen(o, value) end
+      if not v then return nil, (name or word) .. " " .. message end
       if o.kind == "list" then table.insert(out[key(o)], v) else out[key(o)] = v end
     end
     i = i + 1
@@ -115,12 +123,6 @@ function args.failure(message)
 end
 
 -- The bytes of a file named on the command line | nil, message.
-function args.read(path)
-  local file, message = io.open(path, "rb")
-  if not file then return nil, message end
-  local text, err = file:read("a")
-  file:close()
-  return text, err
-end
+args.read = require("mtx.infile").read
 
 return args

@@ -1,13 +1,16 @@
 -- SPDX-License-Identifier: MIT
 -- The interactive chat of `mtx run MODEL`.
 local editor = require("mtx.cli.editor")
+local infile = require("mtx.infile")
 local json = require("mtx.json")
+local sampling = require("mtx.cli.sampling")
 local term = require("mtx.cli.term")
 
 local chat = {}
 
 local HELP = [[
-/set NAME VALUE   change a sampler option: temperature, top_k, top_p, min_p, seed, ...
+/set NAME VALUE   change a number: temperature, top_k, top_p, min_p, seed, ... (the
+                  options of `mtx run --help`), or n, the tokens of an answer
 /show             the options in use
 /system TEXT      set the system message (and keep the conversation)
 /clear            forget the conversation
@@ -44,13 +47,23 @@ function COMMANDS.show(state)
   for name in pairs(state.base) do names[#names + 1] = name end
   table.sort(names)
   for _, name in ipairs(names) do say(name .. " " .. tostring(state.base[name])) end
+  if state.values.n then say("n " .. state.values.n) end
 end
 
 function COMMANDS.set(state, text)
   local name, value = text:match("^(%S+)%s+(%S+)$")
   local number = tonumber(value)
   if not name or not number then return say("usage: /set NAME NUMBER, for example /set temperature 0.2") end
-  state.base[name == "temp" and "temperature" or name] = math.tointeger(number) or number
+  number = math.tointeger(number) or number
+  if name == "n" or name == "max_tokens" then
+    if math.type(number) ~= "integer" or number < 0 then return say("n must be a whole number from 0") end
+    state.values.n = number
+  else
+    local field, message = sampling.set(state.base, name, number)
+    if not field then return say(message) end
+    name = field
+  end
+  say(name .. " " .. number)
 end
 
 function COMMANDS.save(state, path)
@@ -63,11 +76,11 @@ function COMMANDS.save(state, path)
 end
 
 function COMMANDS.load(state, path)
-  local file, message = io.open(path, "r")
-  if not file then return say(message or "usage: /load FILE") end
+  if path == "" then return say("usage: /load FILE") end
+  local text, message = infile.read(path)
+  if not text then return say(message) end
   local saved
-  saved, message = json.decode(file:read("a"))
-  file:close()
+  saved, message = json.decode(text)
   if type(saved) ~= "table" or type(saved.messages) ~= "table" then return say(path .. ": not a saved conversation" .. (message and (": " .. message) or "")) end
   local turns = {}
   for _, m in ipairs(saved.messages) do
@@ -91,7 +104,7 @@ end
 
 -- tools: what run.lua lends: values, base, answer, request_of, print_stats.
 function chat.run(model, tools)
-  local state = { model = model, base = tools.base, turns = {}, system = tools.values.system }
+  local state = { model = model, values = tools.values, base = tools.base, turns = {}, system = tools.values.system }
   local home = os.getenv("XDG_STATE_HOME") or os.getenv("HOME")
   local input = editor.new({
     history = home and (home .. "/.mtx_history"),

@@ -3,6 +3,7 @@
 --
 -- On a terminal it reads raw bytes through luv; elsewhere it reads plain lines, so
 -- that a pipe or a test drives the same code path above it.
+local infile = require("mtx.infile")
 local uv = require("luv")
 
 local editor = {}
@@ -13,7 +14,7 @@ editor.__index = editor
 function editor.new(opts)
   local self = setmetatable({ lines = {}, complete = opts and opts.complete, path = opts and opts.history }, editor)
   self.tty = uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
-  local file = self.path and io.open(self.path, "r")
+  local file = self.path and infile.open(self.path)
   if file then
     for line in file:lines() do self.lines[#self.lines + 1] = line end
     file:close()

@@ -6,7 +6,7 @@ local open = require("mtx.cli.open")
 local embed = { name = "embed", summary = "embedding vectors of texts" }
 
 local options = open.with({
-  { name = "pooling", kind = "string", value = "KIND", help = "mean, cls or last (default: what the file says, else mean for encoders, last for decoders)" },
+  { name = "pooling", kind = "string", value = "KIND", choices = { "mean", "cls", "last" }, help = "mean, cls or last (default: what the file says, else mean for encoders, last for decoders)" },
   { name = "no-normalize", kind = "flag", help = "do not scale vectors to length 1" },
   { name = "json", kind = "flag", help = "print a JSON array of vectors" },
 })

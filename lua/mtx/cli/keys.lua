@@ -2,6 +2,8 @@
 -- `mtx keys`: makes API keys for `mtx serve --keys-file`. Only hashes are stored;
 -- the key itself is printed once.
 local core = require("mtx.core")
+local infile = require("mtx.infile")
+local uv = require("luv")
 
 local command = { name = "keys", summary = "make, list and remove API keys of the server" }
 
@@ -19,12 +21,17 @@ local function misuse(message)
   return 2
 end
 
+-- -> lines (none when there is no such file yet) | nil, exit code (already said why)
 local function read_lines(path)
-  local lines, f = {}, io.open(path)
-  if f then
-    for line in f:lines() do lines[#lines + 1] = line end
-    f:close()
+  local f, message = infile.open(path)
+  if not f then
+    if not uv.fs_stat(path) then return {} end
+    io.stderr:write("mtx keys: ", message, "\n")
+    return nil, 1
   end
+  local lines = {}
+  for line in f:lines() do lines[#lines + 1] = line end
+  f:close()
   return lines
 end
 
@@ -41,13 +48,14 @@ local function add(path, words)
   for s in scopes:gmatch("[^,]+") do
     if s ~= "infer" and s ~= "embed" and s ~= "admin" then return misuse("unknown scope " .. s) end
   end
-  local lines = read_lines(path)
+  local lines, code = read_lines(path)
+  if not lines then return code end
   for _, line in ipairs(lines) do
     if line:match("^%s*(%S+)") == name then return misuse("there is a key named " .. name .. " already") end
   end
   local key = "mtx-" .. require("mtx.serve.ids").random(40)
   lines[#lines + 1] = table.concat({ name, scopes, core.sha256.of(key), words[4] or "", words[5] or "" }, " "):gsub("%s+$", "")
-  local code = write_lines(path, lines)
+  code = write_lines(path, lines)
   if code == 0 then print(key) end
   return code
 end
@@ -62,7 +70,9 @@ function command.run(args)
   local path, verb = flags.keys_file, words[1]
   if not path then return misuse("--keys-file is needed") end
   if verb == "add" then return add(path, words) end
-  local lines, kept, found = read_lines(path), {}, false
+  local lines, code = read_lines(path)
+  if not lines then return code end
+  local kept, found = {}, false
   for _, line in ipairs(lines) do
     local name, scopes = line:match("^%s*([^#%s]%S*)%s+(%S+)")
     if verb == "list" and name then print(name, scopes) end

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx list`: the models in the models folder.
 local capabilities = require("mtx.serve.capabilities")
+local uv = require("luv")
 local local_models = require("mtx.cli.local_models")
 
 local command = { name = "list", summary = "list the models in the models folder" }
@@ -14,6 +15,10 @@ that cannot be read is listed with the reason.]]
 function command.run(args)
   local cat, code = local_models.open(command, args, 0)
   if not cat then return code end
+  if not uv.fs_stat(cat.dir) then
+    io.stderr:write("mtx list: there is no folder ", cat.dir, "; give one with --models-dir\n")
+    return 1
+  end
   print(("%-44s %-9s %-12s %-10s %s"):format("NAME", "SIZE", "FAMILY", "QUANT", "ABILITIES"))
   for _, e in ipairs(cat:list()) do
     local info = cat:info_of(e)

@@ -8,8 +8,8 @@ local open = {}
 open.options = {
   { name = "threads", short = "t", kind = "integer", value = "N", help = "threads (default: usable cores)" },
   { name = "ctx", short = "c", kind = "integer", value = "N", help = "context length in tokens" },
-  { name = "kv-type", kind = "string", value = "TYPE", help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
-  { name = "cpu", kind = "string", value = "TIER", help = "cap the CPU tier: scalar, avx2, avx512, amx" },
+  { name = "kv-type", kind = "string", value = "TYPE", choices = { "f32", "f16", "bf16", "q8_0" }, help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
+  { name = "cpu", kind = "string", value = "TIER", choices = { "scalar", "avx2", "avx512", "amx", "neon" }, help = "cap the CPU tier: scalar, avx2, avx512, amx, neon" },
   { name = "no-memory-check", kind = "flag", help = "load even when memory looks too small" },
 }
 
@@ -25,7 +25,11 @@ function open.model(path, values, extra)
   for k, v in pairs(extra or {}) do opts[k] = v end
   local model, message = mtx.load(path, opts)
   bar(nil)
-  if not model then return nil, args.failure(message) end
+  if not model then
+    local uv, listed = require("luv"), "models/" .. path:gsub("%.gguf$", "") .. ".gguf"
+    if not uv.fs_stat(path) and uv.fs_stat(listed) then message = message .. "; there is " .. listed end
+    return nil, args.failure(message)
+  end
   return model
 end
 

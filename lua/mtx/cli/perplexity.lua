@@ -23,10 +23,8 @@ function perplexity.run(list)
   if not values then return code end
   local path, name = values.rest[1], values.rest[2]
   if not path or not name then return args.misuse(perplexity, "give a model and a text file") end
-  local file, message = io.open(name, "rb")
-  if not file then return args.failure(message) end
-  local text = file:read("a")
-  file:close()
+  local text, message = args.read(name)
+  if not text then return args.failure(message) end
   local tok
   tok, message = require("mtx.core").tokenizer.open(path)
   if not tok then return args.failure(message) end

@@ -4,6 +4,7 @@ local args = require("mtx.cli.args")
 local editor = require("mtx.cli.editor")
 local open = require("mtx.cli.open")
 local term = require("mtx.cli.term")
+local uv = require("luv")
 
 local repl = { name = "repl", summary = "a Lua prompt with mtx and a model loaded" }
 
@@ -14,7 +15,7 @@ usage: mtx repl [MODEL] [options]
 
 Globals: mtx, and model when MODEL is given. An expression's value is printed;
 tables and tensors are shown with their contents. Tab completes names, the up
-arrow recalls lines, Ctrl-D leaves.
+arrow recalls lines, Ctrl-C ends what runs, Ctrl-D leaves.
 
 ]==] .. args.help(options)
 
@@ -76,6 +77,32 @@ local function candidates(word)
   return found
 end
 
+local INTERRUPTED = "interrupted"
+
+-- Calls `chunk` so that Ctrl-C ends it and not the program: a hook looks for the signal
+-- now and then. -> as xpcall
+local function interruptible(chunk)
+  local hit, inside = false, false
+  local signal = uv.new_signal()
+  signal:start("sigint", function() hit = true end)
+  debug.sethook(function()
+    if inside then return end -- the input runs the event loop itself, which sees to the signal
+    inside = true
+    uv.run("nowait")
+    inside = false
+    if hit then
+      hit = false
+      error(INTERRUPTED, 0)
+    end
+  end, "", 1000)
+  local results = table.pack(xpcall(chunk, function(message) return message == INTERRUPTED and INTERRUPTED or debug.traceback(message, 2) end))
+  debug.sethook()
+  signal:stop()
+  signal:close()
+  uv.run("nowait")
+  return table.unpack(results, 1, results.n)
+end
+
 -- Runs one input. -> true; false when more lines are needed; else nil after printing the error.
 local function evaluate(text)
   local chunk, message = load("return " .. text, "=repl", "t")
@@ -85,7 +112,7 @@ local function evaluate(text)
     io.stderr:write(term.paint(message, "red", 2), "\n")
     return nil
   end
-  local results = table.pack(xpcall(chunk, debug.traceback))
+  local results = table.pack(interruptible(chunk))
   if not results[1] then
     io.stderr:write(term.paint(tostring(results[2]), "red", 2), "\n")
     return nil

@@ -1,5 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- The sampler's options, shared by every command that generates text.
+local core = require("mtx.core")
+
 local sampling = {}
 
 sampling.options = {
@@ -48,6 +50,37 @@ local FIELDS = {
   adaptive_decay = "adaptive_decay", banned_string = "banned_strings", cfg_scale = "cfg_scale", negative_prompt = "negative_prompt",
 }
 
+-- The core's own opinion of a sampler table, before a model is loaded; token ids
+-- are looked at with the model. -> true | nil, message
+local function check(t)
+  local trial = {}
+  for k, v in pairs(t) do trial[k] = v end
+  trial.logit_bias = nil
+  local ok, sampler, message = pcall(core.sampler, trial, 4096)
+  if ok and sampler then return true end
+  return nil, ok and message or sampler
+end
+
+-- Sets one number of a sampler table by its option's or its field's name.
+-- -> the field's name | nil, message
+function sampling.set(t, name, number)
+  local wanted = name:gsub("%-", "_")
+  for _, o in ipairs(sampling.options) do
+    local key = o.name:gsub("%-", "_")
+    local field = FIELDS[key]
+    if field and (o.kind == "number" or o.kind == "integer") and (key == wanted or field == wanted) then
+      local trial = {}
+      for k, v in pairs(t) do trial[k] = v end
+      trial[field] = number
+      local ok, message = check(trial)
+      if not ok then return nil, message end
+      t[field] = number
+      return field
+    end
+  end
+  return nil, "no number is called " .. name .. "; `mtx run --help` lists them"
+end
+
 -- Parsed values -> the sampler table of model:generate | nil, message
 function sampling.table(values, defaults)
   local out = {}
@@ -67,6 +100,8 @@ function sampling.table(values, defaults)
     out.order = {}
     for name in values.samplers:gmatch("[^,;%s]+") do out.order[#out.order + 1] = name end
   end
+  local ok, message = check(out)
+  if not ok then return nil, message end
   return out
 end
 

@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx stop`: ends the server named by the PID file, waiting for the drain.
+local infile = require("mtx.infile")
 local uv = require("luv")
 local options = require("mtx.cli.options")
 
@@ -15,25 +16,26 @@ function command.run(args)
   local c, code = options.read(command, args)
   if not c then return code end
   local path = c.values.pid_file
-  local f = path ~= "" and io.open(path)
-  if not f then
-    io.stderr:write("mtx stop: no PID file; give --pid-file the file the server was started with\n")
+  local function failure(message)
+    io.stderr:write("mtx stop: ", message, "\n")
     return 1
   end
-  local pid = math.tointeger(tonumber(f:read("l")))
-  f:close()
-  if not pid or pid <= 1 or uv.kill(pid, 0) ~= 0 then
+  if path == "" then return failure("which server? Give --pid-file the file it was started with") end
+  local text, message = infile.read(path, 32)
+  if not text then return failure(message) end
+  -- A file that is no PID file was named by mistake: it is left alone.
+  local pid = math.tointeger(tonumber(text:match("^(%d+)\n$")))
+  if not pid or pid <= 1 then return failure(path .. ": this is no PID file") end
+  if uv.kill(pid, 0) ~= 0 then
     os.remove(path)
-    io.stderr:write("mtx stop: no server runs under the PID in ", path, "\n")
-    return 1
+    return failure("no server runs under the PID in " .. path)
   end
   uv.kill(pid, "sigterm")
   local until_ms = uv.hrtime() / 1e6 + (c.values.drain_timeout + 5) * 1000
   -- The server removes its PID file as the last thing it does.
   while uv.kill(pid, 0) == 0 and uv.fs_stat(path) do
     if uv.hrtime() / 1e6 > until_ms then
-      io.stderr:write("mtx stop: the server still runs; send the signal again to end it at once\n")
-      return 1
+      return failure("the server still runs; send the signal again to end it at once")
     end
     uv.sleep(50)
   end

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx template`: what a chat template makes of messages, byte for byte.
 local args = require("mtx.cli.args")
+local infile = require("mtx.infile")
 local json = require("mtx.json")
 local template = require("mtx.chat.template")
 
@@ -62,7 +63,7 @@ local function compiled(path)
 end
 
 local function batch(path)
-  local file, message = io.open(path, "rb")
+  local file, message = infile.open(path)
   if not file then return args.failure(message) end
   for line in file:lines() do
     local case, text = json.decode(line), nil

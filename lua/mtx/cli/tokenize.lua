@@ -4,6 +4,7 @@
 -- The forms {"ids":[],"pieces":[]} and, per line of a batch, {"ids":[]} or
 -- {"error":""} are promised to scripts. A vocabulary-only GGUF is enough.
 local tokenizer = require("mtx.core").tokenizer
+local infile = require("mtx.infile")
 local tok = require("mtx.tok")
 local cjson = require("cjson.safe").new()
 
@@ -90,7 +91,7 @@ end
 
 local function run_batch(t, path)
   local f, message = io.stdin, nil
-  if path ~= "-" then f, message = io.open(path, "rb") end
+  if path ~= "-" then f, message = infile.open(path) end
   if not f then return fail(message) end
   for line in f:lines() do
     local ids, why = batch_line(t, line)

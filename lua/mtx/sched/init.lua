@@ -15,7 +15,7 @@ local INSTRUCTIONS = 5000000
 local function load_policy(name)
   if SHIPPED[name] then return require("mtx.sched." .. name) end
   local f, message = sandbox.load_file(name)
-  if not f then return nil, message end
+  if not f then return nil, "policy: " .. message .. " (or fcfs, fair)" end
   local ok, result = sandbox.call(f, INSTRUCTIONS)
   if not ok then return nil, name .. ": " .. tostring(result) end
   if type(result) ~= "function" then return nil, name .. ": a policy file must return a function(view)" end

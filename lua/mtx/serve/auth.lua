@@ -2,6 +2,7 @@
 -- API keys with scopes. Only SHA-256 hashes are kept, in memory and in the key
 -- file; a presented key is hashed and compared with every entry without early
 -- exit. Failures are counted per peer address, so that guessing is slow.
+local infile = require("mtx.infile")
 local sha256 = require("mtx.core").sha256
 local origin = require("mtx.serve.origin")
 
@@ -33,7 +34,7 @@ function Auth:add_key(name, key, scopes) return self:add_hash(name, sha256.of(ke
 -- Key file: one key per line, `NAME SCOPES SHA256 [requests_per_minute [tokens_per_minute]]`,
 -- scopes joined by commas, `#` starts a comment.
 function Auth:load(path)
-  local f, err = io.open(path)
+  local f, err = infile.open(path)
   if not f then return nil, "cannot read the key file: " .. err end
   local n = 0
   for line in f:lines() do

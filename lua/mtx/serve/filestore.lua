@@ -20,7 +20,8 @@ Store.__index = Store
 function filestore.open(dir, max_bytes)
   catalog.make_dirs(dir)
   local real = uv.fs_realpath(dir)
-  if not real or not uv.fs_access(real, "W") then return nil, "cannot write in the files folder " .. dir end
+  local stat = real and uv.fs_stat(real)
+  if not stat or stat.type ~= "directory" or not uv.fs_access(real, "W") then return nil, "cannot write in the files folder " .. dir end
   local self = setmetatable({ dir = real, max = max_bytes, bytes = 0, n = 0, files = {}, order = {} }, Store)
   for record in self:records("file") do
     local stat = uv.fs_stat(self:path(record.id))

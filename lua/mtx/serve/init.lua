@@ -211,7 +211,8 @@ function serve.run(ctx)
   local pipe = uv.new_signal() -- a closed reader must never end the process
   pipe:start("sigpipe", function() end)
   signals[#signals + 1] = pipe
-  ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys })
+  if not uv.fs_stat(c.models_dir) then ctx.log("warn", "no such models folder; give one with --models-dir", { models_dir = c.models_dir }) end
+  ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys, models = #ctx.catalog:list() })
   notify_systemd(ctx, "READY=1")
   uv.run()
   serve.finish()

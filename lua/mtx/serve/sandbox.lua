@@ -3,6 +3,7 @@
 -- for every call a limit of instructions, processor time and memory.
 local core = require("mtx.core")
 local environment = require("mtx.serve.environment")
+local infile = require("mtx.infile")
 
 local sandbox = {}
 
@@ -81,10 +82,9 @@ end
 
 -- Compiles a text file (never bytecode) into the sandbox. -> function, its text | nil, message.
 function sandbox.load_file(path, extra)
-  local f, message = io.open(path, "rb")
-  if not f then return nil, "cannot read " .. message end
-  local text = f:read("a")
-  f:close()
+  local text, message = infile.read(path)
+  if not text then return nil, "cannot read " .. message end
+  local f
   f, message = load(text, "@" .. path, "t", environment.new(extra))
   if not f then return nil, message end
   return f, text

@@ -176,6 +176,7 @@ function Script:request(req)
   if not f then return end
   local v = view(req)
   call(self, f, nil, v)
+  req.model_by_script = v.model ~= req.model
   for _, k in ipairs({ "model", "messages", "sampler", "stop", "think" }) do req[k] = v[k] end
   if v.prompt ~= nil and req.prompts then req.prompts[1] = v.prompt elseif v.prompt ~= nil then req.prompt = v.prompt end
   if v.max_tokens ~= nil then req.max_tokens = math.tointeger(v.max_tokens) or req.max_tokens end
