@@ -122,7 +122,7 @@ static mtx_code matcher_of(lua_State *L, handle *h, mtx_matcher **out, mtx_err *
   return code ? code : mtx_matcher_new(g, trie, &o, out, err);
 }
 
-// submit(request) -> id. Fields: see lua/mtx/meta/engine.lua.
+// submit(request) -> id. Fields: see lua/mtx/meta/core.lua.
 static int l_engine_submit(lua_State *L) {
   handle *h = check(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);

@@ -74,7 +74,7 @@ local function shared_engine(self)
   return engine
 end
 
--- model:engine() -> engine: submit, cancel, drain, fd, wait, stats, set_policy (meta/engine.lua).
+-- model:engine() -> engine: submit, cancel, drain, fd, wait, stats, set_policy (meta/core.lua).
 Model.engine = shared_engine
 
 -- ---- facts ------------------------------------------------------------------------
