@@ -95,6 +95,9 @@ mtx_gx sc_string(mtx_sc *s, const sc_conj *c);
 // x between quotes, as a rule of its own: a leaf, whose masks are cheap (mask.h).
 mtx_gx sc_quoted_leaf(mtx_sc *s, mtx_gx x);
 mtx_gx sc_number(mtx_sc *s, const sc_conj *c, bool integer);
+// Without any rule: one grammar rule each, made once.
+mtx_gx sc_free_string(mtx_sc *s);
+mtx_gx sc_free_number(mtx_sc *s, bool integer);
 mtx_gx sc_any(mtx_sc *s);  // any JSON value
 // The value of a JSON node, written out.
 mtx_gx sc_literal(mtx_sc *s, uint32_t value);
