@@ -54,13 +54,13 @@ static int l_grammar_regex(lua_State *L) {
   return mtx_grammar_compile_regex(text, n, &h->g, &err) == MTX_OK ? 1 : mtx_bind_fail(L, &err);
 }
 
-// schema(json_text [, {ws = "space"|"none"|"any", strict, any_order, open_types}]) -> grammar
+// schema(json_text [, {ws = "space"|"none"|"any", strict, any_order, open_types, open_keys}]) -> grammar
 static int l_grammar_schema(lua_State *L) {
   size_t n, len;
   const char *text = luaL_checklstring(L, 1, &n);
   static const char *const names[] = {"space", "none", "any"};
   mtx_schema_opts o = {.strict = mtx_opt_bool(L, 2, "strict", false), .any_order = mtx_opt_bool(L, 2, "any_order", false),
-                       .open_types = mtx_opt_bool(L, 2, "open_types", false)};
+                       .open_types = mtx_opt_bool(L, 2, "open_types", false), .open_keys = mtx_opt_bool(L, 2, "open_keys", false)};
   const char *ws = mtx_opt_string(L, 2, "ws", &len);
   for (int i = 0; ws; i++) {
     if (i == 3) return luaL_error(L, "option 'ws' must be space, none or any");

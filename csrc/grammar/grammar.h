@@ -61,6 +61,8 @@ typedef struct mtx_schema_opts {
   bool any_order;  // required keys in any order too (default: as the schema lists them)
   bool open_types; // without "type" every type may come, as the standard has it (default: the
                    // types its keywords speak of, which is what its author meant)
+  bool open_keys;  // keys beside "properties" may come, as the standard has it (default: only
+                   // where the schema says something of them)
 } mtx_schema_opts;
 
 // JSON Schema (2020-12, draft-07). Text must be UTF-8 JSON; key order counts:

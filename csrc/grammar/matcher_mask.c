@@ -228,7 +228,7 @@ mtx_code mtx_matcher_mask(mtx_matcher *m, uint64_t *bits, mtx_err *err) {
 
 mtx_code mtx_vocab_trie_warm(mtx_vocab_trie *t, mtx_err *err) {
   static const char schema[] =
-      "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"string\",\"maxLength\":99}}}";
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":\"string\",\"maxLength\":99}},\"additionalProperties\":true}";
   static const char *const parts[] = {"{\"", "zz\":{\"zz\":1},\"", "a\":\"", "zz\",\"b\":\"", "zz"};
   uint64_t *bits = malloc((t->n_tokens + 63) / 64 * sizeof *bits);
   mtx_grammar *g = NULL;

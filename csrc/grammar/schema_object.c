@@ -259,8 +259,24 @@ static mtx_cdfa *other_keys(object *o, uint32_t matched) {
   return d;
 }
 
+// Whoever lists `properties` and says nothing of other keys has listed them all, unless
+// minProperties cannot be had from those.
+static bool lists_every_key(const object *o) {
+  static const char *const of_others[] = {"additionalProperties", "patternProperties", "unevaluatedProperties", "propertyNames", "if",
+                                          "dependentSchemas",     "dependentRequired", "dependencies"};
+  if (o->s->opts.open_keys || o->min > o->n_items) return false;
+  bool listed = false;
+  for (uint32_t i = 0; i < o->c->n; i++) {
+    listed |= sc_keyword(o->s, o->c->v[i], "properties") != MTX_JSON_NONE;
+    for (size_t k = 0; k < sizeof of_others / sizeof *of_others; k++)
+      if (sc_keyword(o->s, o->c->v[i], of_others[k]) != MTX_JSON_NONE) return false;
+  }
+  return listed;
+}
+
 static void other_members(object *o) {
   mtx_sc *s = o->s;
+  if (lists_every_key(o)) return;
   for (uint32_t matched = 0; matched < 1u << o->n_patterns && !s->b->code; matched++) {
     sc_conj c = member_conj(o, NULL, matched);
     mtx_gx value = sc_value(s, &c, "value", 5);

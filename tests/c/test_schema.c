@@ -273,7 +273,7 @@ static uint32_t choose(const uint64_t *bits, int step, int patience) {
 }
 
 static int walk(int n_walks, mtx_json_ws ws) {
-  const mtx_schema_opts opts = {.ws = ws};
+  const mtx_schema_opts opts = {.ws = ws, .open_keys = true};
   static char line[1 << 20];
   mtx_vocab_trie *t = make_trie();
   for (int i = 0; t && fgets(line, sizeof line, stdin); i++) {

@@ -53,6 +53,19 @@ function TestCompile:test_schema_options()
   lu.assertNil((G.schema(text):match(swapped)))
   lu.assertEquals(G.schema(text, { any_order = true }):match(swapped), "complete")
   lu.assertNil((G.schema('{"maxLength":2}'):match("5")))
+  local listed, other = '{"properties":{"a":{"type":"integer"}}%s}', '{"a": 1,"b": 2}'
+  lu.assertNotEquals(G.schema(listed:format("")):match(other), "complete")
+  lu.assertEquals(G.schema(listed:format("")):match('{"a": 1}'), "complete")
+  lu.assertEquals(G.schema(listed:format(""), { open_keys = true }):match(other), "complete")
+  for _, says in ipairs({ '"additionalProperties":true', '"additionalProperties":{"type":"integer"}', '"patternProperties":{"^b":{"type":"integer"}}',
+    '"propertyNames":{"maxLength":1}', '"dependentRequired":{"a":["b"]}',
+    '"if":{"required":["a"]},"then":{"required":["b"]}', '"minProperties":2', '"unevaluatedProperties":{"type":"integer"}', '"allOf":[{"properties":{"b":{"type":"integer"}}}]' }) do
+    lu.assertEquals(G.schema(listed:format("," .. says)):match(other), "complete", says)
+  end
+  lu.assertEquals(G.schema('{"properties":{},"type":"object"}'):match("{}"), "complete")
+  lu.assertNotEquals(G.schema('{"properties":{},"type":"object"}'):match('{"a": 1}'), "complete")
+  lu.assertEquals(G.schema('{"type":"object"}'):match('{"a": 1}'), "complete")
+  lu.assertEquals(G.schema('{"properties":{"a":{"type":"integer"}},"required":["a","b"]}'):match(other), "complete") -- required is said too
   lu.assertEquals(G.schema('{"maxLength":2}', { open_types = true }):match("5"), "complete")
   for ws, spaced in pairs({ none = { false, false }, space = { true, false }, any = { true, true } }) do
     local g = G.schema('{"type":"array","items":{"const":1}}', { ws = ws })

@@ -9,7 +9,7 @@ local G = require("mtx.core").grammar
 
 local GOLDEN = arg[0]:match("^(.*)tests/lua/run%.lua$") .. "tests/golden/jsonschema/"
 local DRAFTS = { ["draft2020-12"] = 306, ["draft7"] = 292 }  -- groups in each file
-local OPEN = { any_order = true, open_types = true }
+local OPEN = { any_order = true, open_types = true, open_keys = true }
 
 -- Valid documents that a grammar does not write, by file and words of the test's name.
 local NOT_WRITTEN = {
@@ -147,7 +147,7 @@ function TestSuite:test_strict()
   each_group(function(draft, group)
     local g = G.schema(group.schema, OPEN)
     if not g then return end
-    local strict, message, code = G.schema(group.schema, { any_order = true, open_types = true, strict = true })
+    local strict, message, code = G.schema(group.schema, { any_order = true, open_types = true, open_keys = true, strict = true })
     local warnings = g:warnings()
     local what = draft .. " " .. group.file .. ": " .. group.group
     if #warnings == 0 then

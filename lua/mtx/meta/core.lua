@@ -99,7 +99,8 @@ core.grammar = {}
 ---@return mtx.grammar|nil, string?, string?
 function core.grammar.gbnf(text, schemas) end
 ---Compiles a JSON Schema text. Options: ws (space, none, any); strict: refuse what cannot
----be enforced; any_order: required keys in any order; open_types: without `type` every type.
+---be enforced; any_order: required keys in any order; open_types: without `type` every type;
+---open_keys: keys beside `properties` where the schema says nothing of them.
 ---@return mtx.grammar|nil, string?, string?
 function core.grammar.schema(text, options) end
 ---Texts that a regex finds a match in (JSON Schema's pattern).
