@@ -326,7 +326,8 @@ static int match_lines(void) {
       mtx_grammar_unref(g);
       g = NULL;
       strcpy(last, line);
-      if (compile(line, false, &g, &err)) {
+      const mtx_schema_opts opts = {.open_keys = true};
+      if (mtx_grammar_compile_json_schema(line, strlen(line), &opts, &g, &err)) {
         printf("error: %s\n", err.msg);
         continue;
       }
