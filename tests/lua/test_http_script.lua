@@ -2,6 +2,7 @@
 -- The owner's script: the examples as they are, every hook, faults that end one
 -- request only, and live reload.
 local lu = require("luaunit")
+local cjson = require("cjson")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
 local serve = require("mtx.serve")
@@ -147,6 +148,39 @@ function TestScript:test_faults_end_one_request_only()
     fixture.stop(ctx)
   end
   start(temp(""))
+end
+
+-- A stream that has begun ends with the fault in it; nobody waits for more, nor who reads it again.
+function TestScript:test_a_fault_at_the_end_of_a_stream()
+  start(temp('mtx.on("response", function(r) error("no") end)'))
+  for _, path in ipairs({ "/v1/chat/completions", "/api/chat" }) do
+    local body = cjson.encode({ model = "tiny", messages = { { role = "user", content = "@say{some text}" } }, stream = true })
+    local c = client.connect(port)
+    c:send("POST " .. path .. " HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: c\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+    lu.assertTrue(c:until_found("script failed"), path)
+    lu.assertTrue(c:until_closed(3000), path)
+    lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 end))
+  end
+  lu.assertTrue(ctx.streams.order[1].done)
+  lu.assertStrContains(client.request(port, "GET", "/v1/stream?conv_id=c").body, "server's script failed")
+end
+
+-- The same for an error of our own.
+function TestScript:test_an_error_of_ours_in_a_stream()
+  start(temp(""))
+  local usage = require("mtx.serve.answer").collector
+  require("mtx.serve.answer").collector = function()
+    local c = usage()
+    c.result = function() error("broken") end
+    return c
+  end
+  local body = cjson.encode({ model = "tiny", messages = { { role = "user", content = "@say{some text}" } }, stream = true })
+  local c = client.connect(port)
+  c:send("POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nX-Conversation-Id: d\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  local ended = c:until_closed(3000)
+  require("mtx.serve.answer").collector = usage
+  lu.assertTrue(ended)
+  lu.assertTrue(ctx.streams.order[1] == nil or ctx.streams.order[1].done)
 end
 
 function TestScript:test_routes_timers_and_store()

@@ -101,15 +101,18 @@ function answer.run(ctx, x, req, make_writer, on_done)
     if kept then kept:finish() end
     if not x.gone then x:finish(true) end
   end
+  -- However far the answer has come; nobody waits for more of it.
+  local function fail(fault)
+    if kept and kept.done then return end
+    if begun then return fail_late(fault) end
+    if kept then ctx.streams:remove(kept) end
+    ctx.app:fail(x, fault)
+  end
   local function finish()
     if ping and not ping:is_closing() then ping:close() end
     if x.gone and not kept then return end
     local result = collect.result(job)
-    if collect.fault then
-      if begun then return fail_late(collect.fault) end
-      if kept then ctx.streams:remove(kept) end
-      return ctx.app:fail(x, collect.fault)
-    end
+    if collect.fault then return fail(collect.fault) end
     add_context(result, job)
     if ctx.script then ctx.script:response(result, req) end
     if on_done then on_done(result, job) end
@@ -136,8 +139,15 @@ function answer.run(ctx, x, req, make_writer, on_done)
     end
     if ev.last then finish() end
   end
+  local failed
   local function guarded(ev)
-    if not ctx.app:guard(x, sink, ev) then job:cancel() end
+    if failed then return end -- what still comes until the work has stopped
+    local _, fault = ctx.app:try(x, sink, ev)
+    if not fault then return end
+    failed = true
+    if ping and not ping:is_closing() then ping:close() end
+    job:cancel()
+    fail(fault)
   end
   local started, fault = pcall(generate.start, ctx, req, guarded)
   if not started then

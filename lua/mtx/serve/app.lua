@@ -120,19 +120,23 @@ function App:head(x)
   return route.max_body or self.max_body
 end
 
--- Runs f(...) for x; a Fault is answered, any other error is logged and hidden.
-function App:guard(x, f, ...)
+-- Runs f(...) for x: true, or nil and a Fault; any other error is logged and hidden behind one.
+function App:try(x, f, ...)
   local ok, err = xpcall(f, function(e)
     if check.is_fault(e) then return e end
     return debug.traceback(tostring(e), 2)
   end, ...)
   if ok then return true end
-  if check.is_fault(err) then
-    self:fail(x, err)
-  else
-    self.log("error", "handler failed", { route = x.route and x.route.path, trace = err })
-    if x.streaming then x:finish(true) else self:refuse(x, 500, "internal error; the server's log has the details") end
-  end
+  if check.is_fault(err) then return nil, err end
+  self.log("error", "handler failed", { route = x.route and x.route.path, trace = err })
+  return nil, check.fault(500, "internal error; the server's log has the details")
+end
+
+-- The same, and the fault is answered; a stream that has begun is cut.
+function App:guard(x, f, ...)
+  local ok, fault = self:try(x, f, ...)
+  if ok then return true end
+  if x.streaming then x:finish(true) else self:fail(x, fault) end
   return false
 end
 
