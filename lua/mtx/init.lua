@@ -7,7 +7,7 @@ local mtx = { core = core, VERSION = "0.1.0" }
 
 -- mtx.load(path [, opts]) -> model | nil, message, code
 -- opts: threads, ctx (longest sequence), kv_type ("f16", "f32", "bf16", "q8_0"),
--- n_parallel (requests that run together), cache_bytes (prefix cache, 0 = off),
+-- n_parallel (requests that run together), cache_bytes (prefix cache, 0 = off; used by requests with a cache_key),
 -- cpu (cap of the CPU tier), no_memory_check, progress(done, total), warn(line).
 function mtx.load(path, opts)
   return require("mtx.model").load(path, opts)

@@ -92,7 +92,9 @@ end
 
 local function turn(state, tools, text)
   state.turns[#state.turns + 1] = { role = "user", content = text }
-  local result, message = tools.answer(state.model, tools.request_of(tools.values, state.base, messages_of(state)))
+  local request = tools.request_of(tools.values, state.base, messages_of(state))
+  request.cache_key = "chat" -- without a key nothing is kept for the next turn
+  local result, message = tools.answer(state.model, request)
   if not result then
     table.remove(state.turns)
     io.stderr:write("mtx: ", message, "\n")

@@ -8,6 +8,8 @@ local uv = require("luv")
 
 local run = { name = "run", summary = "answer a prompt, or chat" }
 
+local CHAT_CACHE_BYTES = 1 << 30
+
 local options = open.with({
   { name = "raw", kind = "flag", help = "no chat template: continue the text as it is" },
   { name = "system", kind = "string", value = "TEXT", help = "system message" },
@@ -53,11 +55,15 @@ local function answer(model, request)
     release()
     return nil, message
   end
+  local function look()
+    uv.run("nowait")
+    if interrupted then stream:cancel() end
+  end
+  stream.on_idle = look -- while the prompt is read
   for piece in stream do
     io.stdout:write(piece)
     io.stdout:flush()
-    uv.run("nowait")
-    if interrupted then stream:cancel() end
+    look()
   end
   release()
   local result
@@ -118,7 +124,8 @@ function run.run(list)
   if piped then prompt = prompt and (piped .. "\n\n" .. prompt) or piped end
   if not prompt and uv.guess_handle(0) ~= "tty" then return args.misuse(run, "no prompt: give one, or pipe text in") end
   local model
-  model, code = open.model(path, values)
+  -- A chat's next turn goes on from what it has in common with the last one; a single answer has no next turn.
+  model, code = open.model(path, values, not prompt and { cache_bytes = CHAT_CACHE_BYTES } or nil)
   if not model then return code end
   if prompt then
     code = single(model, values, base, prompt)

@@ -2,6 +2,7 @@
 -- llama-server's /slots: what runs where, and a slot's state to a file and back.
 local uv = require("luv")
 local answer = require("mtx.serve.answer")
+local catalog = require("mtx.serve.catalog")
 local check = require("mtx.api.check")
 local generate = require("mtx.generate")
 local routes = require("mtx.routes")
@@ -103,6 +104,12 @@ local function act(ctx)
 end
 
 function M.add(ctx)
+  local dir = ctx.config.slot_save_path
+  if dir ~= "" then
+    catalog.make_dirs(dir)
+    local stat = uv.fs_stat(dir)
+    if not stat or stat.type ~= "directory" or not uv.fs_access(dir, "W") then return nil, "cannot write in the slots folder " .. dir end
+  end
   ctx.routes:add("GET", "/slots", { scope = "admin", dialect = "llama", handler = list(ctx) })
   ctx.routes:add("POST", "/slots/:id", { scope = "admin", dialect = "llama", handler = act(ctx) })
 end
