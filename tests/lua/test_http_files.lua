@@ -366,6 +366,17 @@ function TestBatches:test_answers_count_as_files()
   lu.assertTrue(sum <= ctx.files.max)
 end
 
+-- The files of answers count among all.
+function TestBatches:test_no_batch_without_a_place_for_its_answers()
+  local file, max = upload(line("a", "x")).json, filestore.MAX_FILES
+  filestore.MAX_FILES = 1
+  local r = post("/v1/batches", { input_file_id = file.id, endpoint = "/v1/chat/completions" })
+  local another = upload("x")
+  filestore.MAX_FILES = max
+  lu.assertEquals({ r.status, another.status }, { 429, 507 })
+  lu.assertStrContains(r.json.error.message, "delete some")
+end
+
 -- "The queue is full" is no answer to a line.
 function TestBatches:test_lines_wait_for_a_busy_server()
   fixture.stop(ctx)

@@ -68,6 +68,8 @@ end
 -- fields: endpoint, input_file_id, key, metadata, completion_window. -> batch | nil, message.
 function Runner:create(fields)
   if not self:trim() then return nil, "there are " .. #self.order .. " batches; cancel some" end
+  local ok, message = self.ctx.files:has_place()
+  if not ok then return nil, message end
   local b = fields
   b.id, b.status, b.created_at = "batch_" .. ids.random(24), "validating", os.time()
   b.expires_at = b.created_at + batches.WINDOW_S

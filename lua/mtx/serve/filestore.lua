@@ -74,14 +74,21 @@ function Store:keep(record)
   self.bytes, self.n = self.bytes + record.bytes, self.n + 1
 end
 
+-- Whether one more file may be begun: true | nil, message.
+function Store:has_place()
+  if self.n < filestore.MAX_FILES then return true end
+  return nil, "the server keeps " .. self.n .. " files; delete some"
+end
+
 local Writer = {}
 Writer.__index = Writer
 
 -- A file being written: write(bytes) -> true | nil, message; commit(fields) -> record | nil, message; drop().
 function Store:create()
-  if self.n >= filestore.MAX_FILES then return nil, "the server keeps " .. self.n .. " files; delete some" end
-  local id = "file-" .. ids.random(24)
-  local fd, message = uv.fs_open(self:path(id) .. ".part", "wx", tonumber("600", 8))
+  local ok, message = self:has_place()
+  if not ok then return nil, message end
+  local id, fd = "file-" .. ids.random(24), nil
+  fd, message = uv.fs_open(self:path(id) .. ".part", "wx", tonumber("600", 8))
   if not fd then return nil, "cannot store the file: " .. tostring(message):gsub("/%S*", "") end
   return setmetatable({ store = self, id = id, fd = fd, n = 0 }, Writer)
 end
