@@ -162,9 +162,28 @@ local SAMPLER_FIELDS = {
   "logit_bias", "order",
 }
 
+local REQUEST_FIELDS = table.move(SAMPLER_FIELDS, 1, #SAMPLER_FIELDS, 1, {})
+for field in ([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop banned_strings grammar
+  grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key cfg_scale negative_prompt sampler
+  sampler_options dry_sequence_breakers]]):gmatch("%S+") do REQUEST_FIELDS[#REQUEST_FIELDS + 1] = field end
+local BEAM_FIELDS = { "messages", "prompt", "tokens", "tools", "kwargs", "add_generation_prompt", "continue_final_message", "n_beams", "n_best",
+  "max_tokens", "length_penalty", "ignore_eos" }
+
+-- A misspelt field would be silently without effect.
+local function check_fields(request, what, fields)
+  if type(request) ~= "table" then error(what .. " needs a table with messages, prompt or tokens", 3) end
+  local known = {}
+  for _, field in ipairs(fields) do known[field] = true end
+  for field in pairs(request) do
+    if not known[field] then
+      local near = type(field) == "string" and require("mtx.nearest")(field, fields)
+      error(("%s has no field '%s'%s"):format(what, tostring(field), near and "; did you mean " .. near .. "?" or ""), 3)
+    end
+  end
+end
+
 -- The prompt's token ids: from tokens, prompt (plain text) or messages (through the template).
 local function prompt_ids(self, request)
-  if type(request) ~= "table" then error("generate needs a table with messages, prompt or tokens", 3) end
   if request.tokens then return request.tokens end
   if request.prompt then return self:tokenize(request.prompt, { add_special = true, parse_special = false }) end
   if not request.messages then error("generate needs messages, prompt or tokens", 3) end
@@ -250,6 +269,7 @@ end
 -- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
 -- The stream can also be cancelled (:cancel()) and gives :result().
 function Model:stream(request)
+  check_fields(request, "generate", REQUEST_FIELDS)
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
   local ids
@@ -299,6 +319,7 @@ end
 -- model:beam{messages | prompt | tokens, n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos}
 -- -> list of {ids, text, logprob, score, finish_reason}, best first | nil, message, code (beam.lua). Blocks.
 function Model:beam(request)
+  check_fields(request, "beam", BEAM_FIELDS)
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
   local ids

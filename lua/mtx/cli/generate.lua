@@ -75,8 +75,8 @@ function generate.run(list)
   elseif values.n_best or values.length_penalty then
     return args.misuse(generate, "--n-best and --length-penalty need --beams")
   end
-  request.prompt, request.max_tokens, request.stop = values.prompt, values.n, values.stop
-  request.logprobs, request.ignore_eos = values.logprobs, values.ignore_eos
+  request.prompt, request.max_tokens, request.ignore_eos = values.prompt, values.n, values.ignore_eos
+  if not values.beams then request.stop, request.logprobs = values.stop, values.logprobs end
   if values.tokens then
     request.tokens = ids_of(values.tokens)
     if not request.tokens then return args.misuse(generate, "--tokens needs whole numbers: 1,2,3") end

@@ -20,33 +20,6 @@ local function command(name)
   end
 end
 
--- Single edits (a letter missing, added, changed, or two swapped) between two words.
-local function distance(a, b)
-  local rows = { [0] = {} }
-  for j = 0, #b do rows[0][j] = j end
-  for i = 1, #a do
-    local row = { [0] = i }
-    for j = 1, #b do
-      local same = a:byte(i) == b:byte(j)
-      row[j] = math.min(rows[i - 1][j] + 1, row[j - 1] + 1, rows[i - 1][j - 1] + (same and 0 or 1))
-      if i > 1 and j > 1 and a:byte(i) == b:byte(j - 1) and a:byte(i - 1) == b:byte(j) then row[j] = math.min(row[j], rows[i - 2][j - 2] + 1) end
-    end
-    rows[i] = row
-  end
-  return rows[#a][#b]
-end
-
--- The command that a misspelt word most likely stood for | nil
-local function nearest(word)
-  if #word < 2 or #word > 20 then return nil end
-  local best, least = nil, #word > 4 and 3 or 2
-  for _, name in ipairs(COMMANDS) do
-    local d = distance(word, name)
-    if d < least then best, least = name, d end
-  end
-  return best
-end
-
 local function usage()
   local lines = {
     "mtx: run, serve and script large language models",
@@ -112,7 +85,7 @@ return function(arg, root)
   local c = command(first)
   if c then return c.run(table.move(arg, 2, #arg, 1, {})) end
   if first:match("%.lua$") then return script(arg) end
-  local near = nearest(first)
+  local near = require("mtx.nearest")(first, COMMANDS)
   io.stderr:write("mtx: no command '", first, "'", near and "; did you mean " .. near .. "?" or ".", " `mtx --help` lists them; a script's name ends in .lua.\n")
   return 2
 end
