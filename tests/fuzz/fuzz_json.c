@@ -9,7 +9,9 @@ static const char setup[] =
     "  if value == nil then assert(type(message) == 'string' and message:find('line %d+ column %d+')) return end\n"
     "  local once = assert(json.encode(value, { nan = true }))\n"
     "  if once:find('Infinity', 1, true) then return end\n"
-    "  assert(assert(json.encode(assert(json.decode(once)), { nan = true })) == once)\n"
+    "  local again, why = json.decode(once)\n"
+    "  if again == nil then error(why) end\n"
+    "  assert(assert(json.encode(again, { nan = true })) == once)\n"
     "end\n";
 
 #include "lua_host.h"
