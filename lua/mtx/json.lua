@@ -179,8 +179,9 @@ local function escape_wide(c)
   return format("\\u%04x\\u%04x", 0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF))
 end
 
--- Broken bytes become U+FFFD: what leaves here is always UTF-8.
-local function mend_utf8(s)
+--- Any bytes as UTF-8: broken ones become U+FFFD, so that what leaves here is always text.
+function json.clean(s)
+  if utf8.len(s) then return s end
   local parts, pos = {}, 1
   while true do
     local n, bad = utf8.len(s, pos)
@@ -197,9 +198,7 @@ end
 
 --- A string as a JSON string, quotes included. ascii: everything beyond ASCII as \uXXXX.
 function json.quote(s, ascii)
-  if find(s, "[\128-\255]") then
-    if not utf8.len(s) then s = mend_utf8(s) end
-  end
+  if find(s, "[\128-\255]") then s = json.clean(s) end
   if find(s, '[\0-\31"\\]') then s = gsub(s, '[\0-\31"\\]', escape_char) end
   if ascii and find(s, "[\127-\255]") then s = gsub(s, "\127", "\\u007f"):gsub("[\194-\244][\128-\191]+", escape_wide) end
   return '"' .. s .. '"'

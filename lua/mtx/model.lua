@@ -162,20 +162,26 @@ local SAMPLER_FIELDS = {
   "logit_bias", "order",
 }
 
-local REQUEST_FIELDS = table.move(SAMPLER_FIELDS, 1, #SAMPLER_FIELDS, 1, {})
-for field in ([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop banned_strings grammar
-  grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key cfg_scale negative_prompt sampler
-  sampler_options dry_sequence_breakers]]):gmatch("%S+") do REQUEST_FIELDS[#REQUEST_FIELDS + 1] = field end
-local BEAM_FIELDS = { "messages", "prompt", "tokens", "tools", "kwargs", "add_generation_prompt", "continue_final_message", "n_beams", "n_best",
-  "max_tokens", "length_penalty", "ignore_eos" }
+-- The fields a call takes: the names in `text` and in `more`, as a list and as a set.
+local function fields_of(text, more)
+  local fields = { set = {} }
+  for field in text:gmatch("%S+") do fields[#fields + 1] = field end
+  table.move(more, 1, #more, #fields + 1, fields)
+  for _, field in ipairs(fields) do fields.set[field] = true end
+  return fields
+end
+
+local REQUEST_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop
+  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key cfg_scale
+  negative_prompt sampler sampler_options dry_sequence_breakers]], SAMPLER_FIELDS)
+local BEAM_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos]],
+  { "n_beams", "n_best", "length_penalty" })
 
 -- A misspelt field would be silently without effect.
 local function check_fields(request, what, fields)
   if type(request) ~= "table" then error(what .. " needs a table with messages, prompt or tokens", 3) end
-  local known = {}
-  for _, field in ipairs(fields) do known[field] = true end
   for field in pairs(request) do
-    if not known[field] then
+    if not fields.set[field] then
       local near = type(field) == "string" and require("mtx.nearest")(field, fields)
       error(("%s has no field '%s'%s"):format(what, tostring(field), near and "; did you mean " .. near .. "?" or ""), 3)
     end

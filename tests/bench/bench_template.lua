@@ -3,18 +3,14 @@
 -- the server renders it (folding and spans included): milliseconds, slowest first.
 --
 --   mtx tests/bench/bench_template.lua [NAME...]     the named templates only
+local infile = require("mtx.infile")
 local json = require("mtx.json")
 local render = require("mtx.chat.render")
 
 local GOLDEN = "tests/golden/chat/"
 local REPEATS = 25
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("a")
-  file:close()
-  return text
-end
+local function read(path) return assert(infile.read(path)) end
 
 local function tool(name, ...)
   local properties = json.object()

@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "engine_run.h"
-#include "golden_arch.h"
+#include "golden_open.h"
 #include "kern/kern.h"
 
 enum { OPEN = 1, CLOSE = 2, MAX = 3000, NEW = 12, N_CHATS = 5 };  // <s> and </s> frame a turn; both are control tokens
@@ -117,14 +117,10 @@ int main(void) {
   golden_model *models = golden_arch_models(&n_models);
   mtx_kern_init(MTX_TIER_AMX);
   for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-    char path[40];
     mtx_model *model = NULL;
     mtx_tok *tok = NULL;
-    mtx_gguf *g = NULL;
-    mtx_err err = {0};
-    bool ok = golden_arch_write(models, n_models, names[k], path) && !mtx_model_open(&model, path, NULL, &err) &&
-              !mtx_gguf_open(&g, path, 0, &err) && !mtx_tok_open(&tok, g, &err);
-    mtx_gguf_close(g);
+    mtx_err err;
+    bool ok = golden_open(models, n_models, names[k], &model, &tok, &err);
     mtx_engine_opts o = {.n_ctx = MAX, .n_parallel = N_CHATS, .n_threads = 1, .kv_type = MTX_KV_F16};
     ok = ok && !mtx_engine_open(&cold, model, tok, &o, &err);
     o.cache_bytes = 64 << 20;
@@ -143,7 +139,6 @@ int main(void) {
     mtx_engine_close(warm);
     mtx_tok_close(tok);
     mtx_model_close(model);
-    unlink(path);
   }
   golden_arch_free(models, n_models);
   return check_report();

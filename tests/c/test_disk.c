@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "engine_run.h"
-#include "golden_arch.h"
+#include "golden_open.h"
 #include "kern/kern.h"
 
 enum { N_CTX = 1400, LEN = 1000, NEW = 12 };
@@ -161,13 +161,8 @@ int main(void) {
   }
   CHECK(mkdtemp(dir) != NULL);
   for (int k = 0; k < N; k++) {
-    char path[40];
-    mtx_gguf *g = NULL;
-    mtx_err err = {0};
-    bool ok = golden_arch_write(models, n_models, names[k], path) && !mtx_model_open(&model[k], path, NULL, &err) &&
-              !mtx_gguf_open(&g, path, 0, &err) && !mtx_tok_open(&tok[k], g, &err);
-    mtx_gguf_close(g);
-    unlink(path);
+    mtx_err err;
+    bool ok = golden_open(models, n_models, names[k], &model[k], &tok[k], &err);
     CHECK(ok, "%s: %s %s", names[k], err.key, err.msg);
     if (!ok) return check_report();
   }

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "engine/engine.h"
-#include "golden_arch.h"
+#include "golden_open.h"
 #include "kern/kern.h"
 
 enum { N_CTX = 160, MAX_SESSIONS = 4, N_REQUESTS = 4, MAX_NEW = 12 };
@@ -265,13 +265,11 @@ static void scenario(world *w, uint64_t seed) {
   mtx_engine_close(e);
 }
 
-static bool world_open(world *w, const golden_model *models, int n_models, const char *name, char *path) {
-  mtx_err err = {0};
-  mtx_gguf *g = NULL;
+static bool world_open(world *w, const golden_model *models, int n_models, const char *name) {
+  mtx_err err;
   *w = (world){.name = name};
   pthread_mutex_init(&w->lock, NULL);
-  bool ok = golden_arch_write(models, n_models, name, path) && !mtx_model_open(&w->model, path, NULL, &err) && !mtx_gguf_open(&g, path, 0, &err) && !mtx_tok_open(&w->tok, g, &err);
-  mtx_gguf_close(g);
+  bool ok = golden_open(models, n_models, name, &w->model, &w->tok, &err);
   mtx_context_opts o = {.n_ctx = N_CTX, .kv_type = MTX_KV_F32, .n_threads = 1, .max_rows = N_CTX, .max_seqs = 1};
   if (ok) w->n_vocab = mtx_model_get_info(w->model)->n_vocab;
   ok = ok && !mtx_context_open(&w->alone, w->model, &o, &err) && !mtx_sample_work_open(&w->work, w->n_vocab, &err);
@@ -302,11 +300,10 @@ int main(int argc, char **argv) {
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
     if (argc > 1 && strcmp(argv[1], "all") && strcmp(argv[1], kinds[k])) continue;
     int n_scenarios = argc > 2 ? atoi(argv[2]) : SLOW_BUILD ? turns[k] / 8 : turns[k];
-    char path[40];
     world w;
     struct timespec t0, t1;
     clock_gettime(CLOCK_MONOTONIC, &t0);
-    bool ok = world_open(&w, models, n_models, kinds[k], path);
+    bool ok = world_open(&w, models, n_models, kinds[k]);
     CHECK(ok, "%s does not open", kinds[k]);
     if (!ok) continue;
     for (int i = 0; i < n_scenarios && n_bad < 20; i++) scenario(&w, k * 100000 + (uint64_t)i + 1);
@@ -318,7 +315,6 @@ int main(int argc, char **argv) {
     mtx_context_close(w.alone);
     mtx_tok_close(w.tok);
     mtx_model_close(w.model);
-    unlink(path);
   }
   golden_arch_free(models, n_models);
   return check_report();

@@ -8,7 +8,7 @@
 
 #include "base/checksum.h"
 #include "engine_run.h"
-#include "golden_arch.h"
+#include "golden_open.h"
 #include "kern/kern.h"
 
 enum { N_CTX = 1200, LEN = 700, MORE = 24 };
@@ -238,13 +238,8 @@ int main(void) {
   mtx_kern_init(MTX_TIER_AMX);
   for (int i = 0; i < N_CTX; i++) tokens[i] = (int32_t)(4 + rnd(120));
   for (int k = 0; k < N; k++) {
-    char path[40];
-    mtx_gguf *g = NULL;
-    mtx_err err = {0};
-    bool ok = golden_arch_write(models, n_models, names[k], path) && !mtx_model_open(&model[k], path, NULL, &err) &&
-              !mtx_gguf_open(&g, path, 0, &err) && !mtx_tok_open(&tok[k], g, &err);
-    mtx_gguf_close(g);
-    unlink(path);
+    mtx_err err;
+    bool ok = golden_open(models, n_models, names[k], &model[k], &tok[k], &err);
     CHECK(ok, "%s: %s %s", names[k], err.key, err.msg);
     if (!ok) return check_report();
     test_restore(names[k], model[k], tok[k], MTX_KV_F16);

@@ -2,18 +2,14 @@
 -- The Jinja engine against golden data (77 published templates, small snippets),
 -- the marks of template text, the limits, error texts, and mutated templates.
 local lu = require("luaunit")
+local infile = require("mtx.infile")
 local json = require("mtx.json")
 local template = require("mtx.chat.template")
 
 local NOW = "2026-03-14 15:09:26"
 local GOLDEN = "tests/golden/chat/"
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local s = file:read("a")
-  file:close()
-  return s
-end
+local function read(path) return assert(infile.read(path)) end
 
 local function render(source, vars, options)
   local tpl, message, code = template.compile(source, { name = "t" })

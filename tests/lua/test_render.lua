@@ -2,6 +2,7 @@
 -- The request-level layer over chat templates: what is folded, what is refused,
 -- probing, prefill, function templates, shipped templates, and the faults T20-T27.
 local lu = require("luaunit")
+local infile = require("mtx.infile")
 local json = require("mtx.json")
 local render = require("mtx.chat.render")
 local shipped = require("mtx.chat.shipped")
@@ -9,12 +10,7 @@ local shipped = require("mtx.chat.shipped")
 local GOLDEN = "tests/golden/chat/"
 local NOW = "2026-03-14 15:09:26"
 
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local s = file:read("a")
-  file:close()
-  return s
-end
+local function read(path) return assert(infile.read(path)) end
 
 local function new(source, opts)
   opts = opts or {}

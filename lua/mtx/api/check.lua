@@ -29,6 +29,15 @@ function check.try(f, ...)
   error(r[2], 0)
 end
 
+-- Calls f(...): true and its value, or false and a Fault. What is none is told to hear(trace)
+-- and hidden behind one: clients see no insides.
+function check.guarded(hear, f, ...)
+  local ok, value = xpcall(f, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end, ...)
+  if ok or check.is_fault(value) then return ok, value end
+  hear(value)
+  return false, check.fault(500, "internal error; the server's log has the details")
+end
+
 function check.is_fault(v) return getmetatable(v) == Fault end
 
 local function want(where, what) check.fail(400, where .. " must be " .. what, { param = where }) end

@@ -23,24 +23,8 @@ local ORDER = { "type", "event", "id", "object", "created", "created_at", "seque
 local RANK = {}
 for i, k in ipairs(ORDER) do RANK[k] = i end
 
--- Any bytes as a JSON string; bytes that are no UTF-8 become U+FFFD (a broken
--- string would make the whole frame unreadable).
-function wire.clean(s)
-  if utf8.len(s) then return s end
-  local out, i = {}, 1
-  while i <= #s do
-    local ok, bad = utf8.len(s, i)
-    if ok then
-      out[#out + 1] = s:sub(i)
-      break
-    end
-    out[#out + 1] = s:sub(i, bad - 1)
-    out[#out + 1] = "\u{FFFD}"
-    i = bad + 1
-    while i <= #s and s:byte(i) & 0xC0 == 0x80 do i = i + 1 end
-  end
-  return table.concat(out)
-end
+-- Any bytes as text (a string that is no UTF-8 would make the whole frame unreadable).
+wire.clean = json.clean
 
 local ESC = { ['"'] = '\\"', ["\\"] = "\\\\", ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ["\b"] = "\\b", ["\f"] = "\\f" }
 for i = 0, 31 do
@@ -52,7 +36,7 @@ ESC["\127"] = "\\u007f"
 -- A Lua string as JSON text, quotes included.
 function wire.quote(s)
   if not s:find('[%c"\\\128-\255]') then return '"' .. s .. '"' end
-  if not utf8.len(s) then s = wire.clean(s) end
+  s = wire.clean(s)
   -- U+2028 and U+2029 end lines in JavaScript sources and in some SSE readers.
   s = s:gsub('[%c"\\]', ESC):gsub("\u{2028}", "\\u2028"):gsub("\u{2029}", "\\u2029")
   return '"' .. s .. '"'

@@ -11,6 +11,7 @@
 -- parts only append, and the joined result does not depend on how the text was cut. p.thinking: it stands in a thought.
 local calls = require("mtx.parse.calls")
 local formats = require("mtx.parse.formats")
+local memo = require("mtx.memo")
 local reader = require("mtx.parse.reader")
 local thoughts = require("mtx.parse.thoughts")
 
@@ -18,26 +19,16 @@ local parse = {}
 local Parser = {}
 Parser.__index = Parser
 
--- Formats of the templates met last: each request asks, and templates are long.
-local MAX_KNOWN = 64
-local known, n_known = {}, 0
+-- Each request asks, and templates are long.
+local taught = memo(64, function(template)
+  for _, f in ipairs(formats) do
+    if f.detect(template) then return f end
+  end
+  return formats.generic
+end)
 
 -- The format a template teaches; the generic one (Hermes' tags or bare JSON) when it teaches none that is known.
-function parse.detect(template)
-  if not template then return formats.generic end
-  local found = known[template]
-  if found then return found end
-  found = formats.generic
-  for _, f in ipairs(formats) do
-    if f.detect(template) then
-      found = f
-      break
-    end
-  end
-  if n_known >= MAX_KNOWN then known, n_known = {}, 0 end
-  known[template], n_known = found, n_known + 1
-  return found
-end
+function parse.detect(template) return template and taught(template) or formats.generic end
 
 -- A format by its name | nil.
 function parse.by_name(name)

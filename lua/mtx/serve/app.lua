@@ -122,14 +122,11 @@ end
 
 -- Runs f(...) for x: true, or nil and a Fault; any other error is logged and hidden behind one.
 function App:try(x, f, ...)
-  local ok, err = xpcall(f, function(e)
-    if check.is_fault(e) then return e end
-    return debug.traceback(tostring(e), 2)
-  end, ...)
+  local ok, fault = check.guarded(function(trace)
+    self.log("error", "handler failed", { route = x.route and x.route.path, trace = trace })
+  end, f, ...)
   if ok then return true end
-  if check.is_fault(err) then return nil, err end
-  self.log("error", "handler failed", { route = x.route and x.route.path, trace = err })
-  return nil, check.fault(500, "internal error; the server's log has the details")
+  return nil, fault
 end
 
 -- The same, and the fault is answered; a stream that has begun is cut.

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What a model can do, computed from its file and from what its template renders
 -- (chat/probe.lua), never guessed from names or words.
+local memo = require("mtx.memo")
 local render = require("mtx.chat.render")
 
 local capabilities = {}
@@ -9,21 +10,12 @@ local capabilities = {}
 local ENCODERS = { bert = true, ["nomic-bert"] = true, ["nomic-bert-moe"] = true, ["jina-bert-v2"] = true, ["jina-bert-v3"] = true,
   ["modern-bert"] = true, ["neo-bert"] = true, t5encoder = true, ["gemma-embedding"] = true, ["eurobert"] = true }
 
--- Probing a template takes some milliseconds; a list of models asks for each again and again.
-local MAX_KNOWN = 64
-local known, n_known = {}, 0
-
--- The set of probe.lua for a template; empty for one that cannot be used.
-local function probed(template)
-  local can = known[template]
-  if not can then
-    local renderer = render.new({ template = template })
-    can = renderer and renderer:capabilities() or {}
-    if n_known >= MAX_KNOWN then known, n_known = {}, 0 end
-    known[template], n_known = can, n_known + 1
-  end
-  return can
-end
+-- The set of probe.lua for a template; empty for one that cannot be used. Probing takes some
+-- milliseconds, and a list of models asks for each again and again.
+local probed = memo(64, function(template)
+  local renderer = render.new({ template = template })
+  return renderer and renderer:capabilities() or {}
+end)
 
 -- info: model:info() or the catalog's description (architecture, chat_template, pooling, fim_prefix).
 -- template: stands in for the file's own. -> set {completion, tools, thinking, insert, embedding} of true.

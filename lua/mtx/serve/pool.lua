@@ -22,11 +22,9 @@ end
 
 -- f(...)'s value, or nil and a Fault; what is none is logged and hidden behind one.
 local function attempt(self, f, ...)
-  local ok, value = xpcall(f, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end, ...)
+  local ok, value = check.guarded(function(trace) self.ctx.log("error", "loading failed", { trace = trace }) end, f, ...)
   if ok then return value end
-  if check.is_fault(value) then return nil, value end
-  self.ctx.log("error", "loading failed", { trace = value })
-  return nil, check.fault(500, "internal error; the server's log has the details")
+  return nil, value
 end
 
 local function evict_one(self, now)
