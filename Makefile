@@ -164,6 +164,7 @@ $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/bind/json.o $(BUILD)/libmtx.a
 install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx
 	install -m755 $(BUILD)/mtx $(DESTDIR)$(PREFIX)/bin/mtx
+	rm -rf $(DESTDIR)$(PREFIX)/share/mtx/lua
 	cp -R lua templates $(DESTDIR)$(PREFIX)/share/mtx/
 	install -Dm644 docs/mtx.1 $(DESTDIR)$(PREFIX)/share/man/man1/mtx.1
 	install -Dm644 share/completions/mtx.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/mtx

@@ -3,7 +3,7 @@
 // bound on work. The standard library may backtrack for days inside one C call,
 // where no instruction hook reaches; here a search that takes too many steps raises.
 // The other functions of the family are built on this one in Lua
-// (lua/mtx/serve/environment.lua).
+// (lua/mtx/serve/script/environment.lua).
 #include <ctype.h>
 #include <lauxlib.h>
 #include <stdbool.h>

@@ -6,7 +6,7 @@
 // threads, nothing a script does reaches another request, and memory is counted
 // where it is taken. The chunk `code` gets mtx.core.pattern and `args` and returns
 // function(logits, history) -> token id or nil (the sampler goes on); what users
-// may do is its business (lua/mtx/serve/sampler_state.lua), time and memory are ours.
+// may do is its business (lua/mtx/serve/script/sampler_state.lua), time and memory are ours.
 #include "bind/script.h"
 
 #include <lauxlib.h>

@@ -3,7 +3,7 @@
 -- environment names understood. Values come from the config file, then the
 -- environment, then flags; each later source wins, and the source is kept so
 -- that `mtx config` can tell why a value is what it is.
-local duration = require("mtx.serve.duration")
+local duration = require("mtx.duration")
 local infile = require("mtx.infile")
 
 local config = {}

@@ -6,7 +6,7 @@ local cjson = require("cjson")
 local config = require("mtx.config")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
-local sandbox = require("mtx.serve.sandbox")
+local sandbox = require("mtx.serve.script.sandbox")
 local client = require("http_client")
 
 local ctx, port

@@ -440,7 +440,7 @@ end
 
 TestModelfile = {}
 function TestModelfile:test_parse()
-  local modelfile = require("mtx.serve.modelfile")
+  local modelfile = require("mtx.serve.models.modelfile")
   local m = assert(modelfile.parse('# c\nFROM tiny\nPARAMETER temperature 0.5\nPARAMETER stop "a b"\nPARAMETER stop c\nSYSTEM """\nline 1\nline 2"""\n'
     .. 'TEMPLATE "{{ x }}"\nMESSAGE user hi there\nLICENSE MIT\nADAPTER ./a.gguf\n'))
   lu.assertEquals({ m.from, m.parameters, m.system, m.template, m.messages, m.license, m.adapters },

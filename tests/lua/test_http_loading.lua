@@ -7,7 +7,7 @@ local check = require("mtx.api.check")
 local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
-local memory = require("mtx.serve.memory")
+local memory = require("mtx.serve.models.memory")
 local serve = require("mtx.serve")
 
 local ctx, port, log

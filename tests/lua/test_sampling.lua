@@ -4,7 +4,7 @@
 -- sessions, biases with an end, DRY's breakers, banned strings, seeds.
 local lu = require("luaunit")
 local cjson = require("cjson")
-local breakers = require("mtx.breakers")
+local breakers = require("mtx.model.breakers")
 local client = require("http_client")
 local config = require("mtx.config")
 local fixture = require("http_fixture")

@@ -3,9 +3,9 @@
 -- run or grow for ever end, nothing of the script's runs outside its limits.
 local lu = require("luaunit")
 local core = require("mtx.core")
-local environment = require("mtx.serve.environment")
-local permissions = require("mtx.serve.permissions")
-local sandbox = require("mtx.serve.sandbox")
+local environment = require("mtx.serve.script.environment")
+local permissions = require("mtx.serve.script.permissions")
+local sandbox = require("mtx.serve.script.sandbox")
 
 local function run(text, ...)
   local f = assert(load(text, "=script", "t", environment.new({ host = sandbox.host(function(s) return s:upper() end) })))

@@ -2,7 +2,7 @@
 -- Formats and tool choices of requests -> grammars: what they let through.
 local lu = require("luaunit")
 local check = require("mtx.api.check")
-local grammar = require("mtx.serve.grammar")
+local grammar = require("mtx.serve.models.grammar")
 local json = require("mtx.json")
 local parse = require("mtx.parse")
 

@@ -4,7 +4,7 @@
 local check = require("mtx.api.check")
 local json = require("mtx.json")
 local messages = require("mtx.api.messages")
-local request = require("mtx.request")
+local request = require("mtx.api.request")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")
 

@@ -12,7 +12,7 @@ Fault.__index = Fault
 Fault.__tostring = function(f) return f.message end
 
 -- status: HTTP code; message: for the user; options: kind (the dialect-neutral
--- error name, see request.lua), param (field name), extra (fields of the error body).
+-- error name, see api/request.lua), param (field name), extra (fields of the error body).
 function check.fault(status, message, options)
   local f = setmetatable(options or {}, Fault)
   f.status, f.message = status, message

@@ -4,7 +4,7 @@
 local check = require("mtx.api.check")
 local openai = require("mtx.api.openai")
 local openai_reply = require("mtx.api.openai_reply")
-local request = require("mtx.request")
+local request = require("mtx.api.request")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")
 

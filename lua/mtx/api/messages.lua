@@ -4,7 +4,7 @@
 -- accepted when it is sent back.
 local check = require("mtx.api.check")
 local json = require("mtx.json")
-local request = require("mtx.request")
+local request = require("mtx.api.request")
 
 local messages = {}
 

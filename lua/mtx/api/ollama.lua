@@ -1,9 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- Ollama's chat, generate and embed: body -> neutral request (api.md, 1.2 to 1.6).
 local check = require("mtx.api.check")
-local duration = require("mtx.serve.duration")
+local duration = require("mtx.duration")
 local messages = require("mtx.api.messages")
-local request = require("mtx.request")
+local request = require("mtx.api.request")
 
 local ollama = {}
 

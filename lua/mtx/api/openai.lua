@@ -3,7 +3,7 @@
 -- (api.md, sections 2.1 and 2.4). The replies are in openai_reply.lua.
 local check = require("mtx.api.check")
 local messages = require("mtx.api.messages")
-local request = require("mtx.request")
+local request = require("mtx.api.request")
 
 local openai = {}
 

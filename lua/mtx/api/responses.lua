@@ -5,7 +5,7 @@ local check = require("mtx.api.check")
 local json = require("mtx.json")
 local messages = require("mtx.api.messages")
 local openai = require("mtx.api.openai")
-local request = require("mtx.request")
+local request = require("mtx.api.request")
 
 local responses = {}
 

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Replies of /v1/responses: output items are built while events come in, the
 -- same way for streams and whole replies, so that both store the same thing.
-local ids = require("mtx.serve.ids")
+local ids = require("mtx.ids")
 local json = require("mtx.json")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")

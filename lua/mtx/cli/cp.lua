@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx cp SOURCE NAME`: another name for a model; weights are shared.
 local local_models = require("mtx.cli.local_models")
-local names = require("mtx.serve.names")
+local names = require("mtx.serve.models.names")
 
 local command = { name = "cp", summary = "give a model another name (the weights are shared)" }
 

@@ -36,7 +36,7 @@ local function read_lines(path)
 end
 
 local function write_lines(path, lines)
-  local ok, message = require("mtx.serve.catalog").write_file(path, table.concat(lines, "\n") .. "\n")
+  local ok, message = require("mtx.serve.models.catalog").write_file(path, table.concat(lines, "\n") .. "\n")
   if ok then return 0 end
   io.stderr:write("mtx keys: ", tostring(message), "\n")
   return 1
@@ -53,7 +53,7 @@ local function add(path, words)
   for _, line in ipairs(lines) do
     if line:match("^%s*(%S+)") == name then return misuse("there is a key named " .. name .. " already") end
   end
-  local key = "mtx-" .. require("mtx.serve.ids").random(40)
+  local key = "mtx-" .. require("mtx.ids").random(40)
   lines[#lines + 1] = table.concat({ name, scopes, core.sha256.of(key), words[4] or "", words[5] or "" }, " "):gsub("%s+$", "")
   code = write_lines(path, lines)
   if code == 0 then print(key) end

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx list`: the models in the models folder.
-local capabilities = require("mtx.serve.capabilities")
+local capabilities = require("mtx.serve.models.capabilities")
 local uv = require("luv")
 local local_models = require("mtx.cli.local_models")
 

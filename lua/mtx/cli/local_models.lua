@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- The models folder for commands that work without a server: list, show, rm, cp.
-local catalog = require("mtx.serve.catalog")
+local catalog = require("mtx.serve.models.catalog")
 local core = require("mtx.core")
 local models = require("mtx.serve.models")
 local options = require("mtx.cli.options")

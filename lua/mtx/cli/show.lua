@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx show NAME`: what is known about one model.
-local capabilities = require("mtx.serve.capabilities")
+local capabilities = require("mtx.serve.models.capabilities")
 local local_models = require("mtx.cli.local_models")
-local modelfile = require("mtx.serve.modelfile")
+local modelfile = require("mtx.serve.models.modelfile")
 
 local command = { name = "show", summary = "show one model: sizes, template, parameters" }
 

@@ -2,7 +2,7 @@
 -- Runs the scheduling policy: builds the view, calls the policy under an
 -- instruction limit, checks its answer, hands it to the engine. A policy that
 -- fails or answers nonsense is logged and fcfs answers instead, until a reload.
-local sandbox = require("mtx.serve.sandbox")
+local sandbox = require("mtx.serve.script.sandbox")
 
 local sched = {}
 

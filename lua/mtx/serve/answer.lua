@@ -5,7 +5,7 @@
 local uv = require("luv")
 local check = require("mtx.api.check")
 local errors = require("mtx.api.errors")
-local generate = require("mtx.generate")
+local generate = require("mtx.serve.generate")
 local wire = require("mtx.api.wire")
 
 local answer = {}
@@ -81,7 +81,7 @@ function answer.run(ctx, x, req, make_writer, on_done)
   req.key = x.key
   local collect = answer.collector()
   local job, writer, ping, begun
-  -- A kept stream (routes_stream.lua) goes on without its client.
+  -- A kept stream (routes/stream.lua) goes on without its client.
   local kept = req.stream and ctx.keep_stream(x) or nil
   local function put(bytes)
     if kept then kept:append(bytes) end

@@ -5,10 +5,10 @@
 local check = require("mtx.api.check")
 local errors = require("mtx.api.errors")
 local fiber = require("mtx.serve.fiber")
-local ids = require("mtx.serve.ids")
+local ids = require("mtx.ids")
 local metrics = require("mtx.serve.metrics")
 local origin = require("mtx.serve.origin")
-local routes = require("mtx.routes")
+local routes = require("mtx.serve.routes")
 local wire = require("mtx.api.wire")
 
 local app = {}

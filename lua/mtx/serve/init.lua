@@ -12,7 +12,7 @@ local log = require("mtx.serve.log")
 local metrics = require("mtx.serve.metrics")
 local models = require("mtx.serve.models")
 local origin = require("mtx.serve.origin")
-local routes = require("mtx.routes")
+local routes = require("mtx.serve.routes")
 local sched = require("mtx.sched")
 local script = require("mtx.serve.script")
 local telemetry = require("mtx.serve.telemetry")
@@ -23,7 +23,7 @@ serve.VERSION = "0.1.0"
 
 -- Modules that add routes to a context, in order.
 local ROUTE_MODULES = {}
-for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "router", "slots", "stream", "responses", "ws", "admin", "extra", "files", "batches" }) do ROUTE_MODULES[i] = "mtx.serve.routes_" .. name end
+for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "router", "slots", "stream", "responses", "ws", "admin", "extra", "files", "batches" }) do ROUTE_MODULES[i] = "mtx.serve.routes." .. name end
 
 local function make_auth(config)
   local a = auth.new()

@@ -1,0 +1,224 @@
+-- SPDX-License-Identifier: MIT
+-- The engine's events of one choice (one of the n answers to a prompt), through the
+-- output parser to the neutral events of api/request.lua.
+--
+-- job: generate.start's. choice: {index, prompt, id = the engine's, parser, ids, tokens}.
+local uv = require("luv")
+local call_texts = require("mtx.serve.generate.call_texts")
+local check = require("mtx.api.check")
+local ids = require("mtx.ids")
+local resume = require("mtx.serve.generate.resume")
+local slots = require("mtx.serve.generate.slots")
+
+local choices = {}
+
+-- Token entries of the engine get their text: {id, text, logprob, top}.
+local function named(loaded, entries)
+  local model, out = loaded.model, {}
+  local lowest = -3.4028235e38
+  local function fix(v) return v and (v < lowest and lowest or v) end
+  for i, e in ipairs(entries) do
+    local top
+    if e.top then
+      top = {}
+      for j, t in ipairs(e.top) do top[j] = { id = t.id, text = model:piece(t.id), logprob = fix(t.logprob) } end
+    end
+    out[i] = { id = e.id, text = model:piece(e.id), logprob = fix(e.logprob), top = top }
+  end
+  return out
+end
+
+-- The engine tells the prompt's logprobs from the second token on.
+local function named_prompt(job, choice, entries)
+  local first = job.prompts[choice.prompt][1]
+  local all = { { id = first, text = first == job.loaded.info.bos and "" or job.loaded.model:piece(first) } }
+  return table.move(named(job.loaded, entries), 1, #entries, 2, all)
+end
+
+local function emit(job, ev, choice)
+  ev.choice = choice.index
+  if ev.kind == "call_end" then choice.n_calls = choice.n_calls + 1 end
+  if ev.kind == "arguments" then
+    choice.call_parts[#choice.call_parts + 1] = ev.text
+  elseif ev.kind == "call_end" then
+    call_texts.keep(job.ctx.call_texts, choice.call_id, table.concat(choice.call_parts))
+  end
+  if ev.kind == "call" then
+    choice.call_parts = {}
+    ev.id = ev.id or ((job.req.dialect == "anthropic" and "toolu_" or "call_") .. ids.random(24))
+    choice.call_id = ev.id
+  end
+  job.sink(ev)
+end
+
+-- Events of the parser. The first call may be the last (parallel_tool_calls).
+local function emit_parsed(job, events, choice)
+  for _, e in ipairs(events) do
+    if choice.one_call then return end
+    emit(job, e, choice)
+    if e.kind == "call_end" and job.req.parallel_tool_calls == false then
+      choice.one_call, choice.stopped = true, true
+      if job.by_id[choice.id] then job.loaded.engine:cancel(choice.id) end
+    end
+  end
+end
+
+-- Gives back what a job held, however it ended; once.
+function choices.release(job)
+  if job.released then return end
+  job.released = true
+  local ctx, l = job.ctx, job.loaded
+  l.jobs[job] = nil
+  if job.req.request_id and ctx.jobs[job.req.request_id] == job then ctx.jobs[job.req.request_id] = nil end
+  if job.req.controlled_as then ctx.controlled[job.req.controlled_as] = nil end
+  ctx.n_jobs = ctx.n_jobs - 1
+  ctx.pool:release(l, job.req.keep_alive)
+  ctx.policy:changed(l, "finish")
+end
+
+-- Progress of the prompt as the server knows it: at admission, and when the first token is there.
+local function emit_progress(job, choice, processed, ms)
+  emit(job, { kind = "progress", total = choice.n_prompt, cache = choice.n_cached, processed = processed, time_ms = ms }, choice)
+end
+
+local ON = {}
+
+function ON.start(job, choice, ev)
+  if choice.started then return end -- it goes on after a resume
+  choice.started = uv.hrtime()
+  choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
+  slots.take(job.loaded, choice, job.seed, job.ctx.config.slot_save_path ~= "" and job.prompts[choice.prompt], job.cache_key)
+  local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
+  emit(job, out, choice)
+  local req = job.req
+  if req.return_progress then emit_progress(job, choice, ev.n_cached, 0) end
+  if req.echo then
+    local text = req.prompt_texts[choice.prompt]
+    emit(job, { kind = "text", text = text, logprobs = ev.logprobs and named_prompt(job, choice, ev.logprobs) }, choice)
+  end
+  job.ctx.policy:changed(job.loaded, "start")
+end
+
+function ON.token(job, choice, ev)
+  if choice.stopped then return end
+  if not choice.first_ms then
+    choice.first_ms = (uv.hrtime() - job.t0) / 1e6
+    job.ctx.on_first_token(job, choice)
+    if job.req.return_progress then emit_progress(job, choice, choice.n_prompt, (uv.hrtime() - choice.started) / 1e6) end
+  end
+  if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
+  slots.add(job.loaded, choice, ev.tokens)
+  if choice.ids then table.move(ev.tokens, 1, #ev.tokens, #choice.ids + 1, choice.ids) end
+  local logprobs = ev.logprobs and named(job.loaded, ev.logprobs)
+  if job.token_hook then
+    local ok, text, fault = pcall(job.ctx.script.token, job.ctx.script, ev.text, job.req)
+    if not ok then
+      fault = text
+      if not check.is_fault(fault) then error(fault, 0) end
+    end
+    if fault or text == false then
+      choice.fault = choice.fault or fault
+      choice.stopped = true
+      return job.loaded.engine:cancel(choice.id)
+    end
+    ev.text = text
+  end
+  local parser = choice.parser
+  if not parser then
+    if ev.text ~= "" or logprobs then emit(job, { kind = "text", text = ev.text, logprobs = logprobs }, choice) end
+    return
+  end
+  local events = parser:feed(ev.text)
+  if logprobs then
+    if not events[1] then
+      choice.held = choice.held or {}
+      table.move(logprobs, 1, #logprobs, #choice.held + 1, choice.held)
+      return
+    end
+    if choice.held then
+      logprobs = table.move(logprobs, 1, #logprobs, #choice.held + 1, choice.held)
+      choice.held = nil
+    end
+    events[1].logprobs = logprobs
+  end
+  emit_parsed(job, events, choice)
+  if job.req.think_budget and parser.thinking then resume.count_thought(job, choice, #ev.tokens) end
+end
+
+local function fault_of(ev)
+  local kind = ev.code == "limit" and "queue_full" or ev.code == "deadline" and "unavailable" or "internal"
+  return check.fault(kind == "internal" and 500 or 503, ev.message or "the model failed", { kind = kind })
+end
+
+-- True when the generation goes on after the engine's end of it.
+local function resumed(job, choice, ev)
+  local on, more = pcall(resume.at_done, job, choice, ev, job.submit)
+  if not on then
+    if not check.is_fault(more) then error(more, 0) end
+    choice.fault = more
+    return false
+  end
+  if more and choice.thought_mark then
+    if choice.parser then emit_parsed(job, choice.parser:feed(choice.thought_mark), choice) end
+    choice.thought_mark = nil
+  end
+  return more
+end
+
+function ON.done(job, choice, ev)
+  job.by_id[choice.id] = nil
+  job.loaded.handlers[choice.id] = nil
+  if resumed(job, choice, ev) then return end
+  slots.leave(job.loaded, choice)
+  if choice.parser and ev.reason ~= "error" then
+    local events = choice.parser:finish()
+    if choice.held and events[1] then events[1].logprobs = choice.held end
+    emit_parsed(job, events, choice)
+  end
+  local reason = ev.reason
+  if reason == "stop_string" or (choice.stopped and reason == "cancelled") then reason = choice.fault and "error" or "stop" end
+  if reason == "stop" and choice.n_calls > 0 then reason = "tool_calls" end
+  local timed_out = job.req.soft_deadline and ev.reason == "error" and ev.code == "deadline"
+  if timed_out then reason = "length" end
+  if choice.fault then reason = "error" end
+  job.n_left, choice.over = job.n_left - 1, true
+  local u = job.usage
+  if not u.counted[choice.prompt] then
+    u.counted[choice.prompt] = true
+    u.n_prompt = u.n_prompt + (not choice.round and ev.n_prompt or choice.n_prompt or 0)
+    u.n_cached = u.n_cached + (not choice.round and ev.n_cached or choice.n_cached or 0)
+  end
+  u.n_generated = u.n_generated + (ev.n_generated or 0) + (choice.n_before or 0)
+  for _, k in ipairs({ "queue", "prefill", "decode" }) do
+    local before = choice.ms_before and choice.ms_before[k] or 0
+    u[k .. "_ms"] = math.max(u[k .. "_ms"] or 0, (ev["t_" .. k .. "_ms"] or 0) + before)
+  end
+  u.total_ms = (uv.hrtime() - job.t0) / 1e6
+  local last = job.n_left == 0
+  if last then
+    job.ctx.on_finish(job, ev)
+    job.ctx.limits:charge(job.req.key, u.n_prompt + u.n_generated)
+    choices.release(job)
+  end
+  emit(job, { kind = "done", reason = reason, stop_string = ev.stop_string, last = last,
+    fault = choice.fault or ev.reason == "error" and not timed_out and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
+end
+
+-- An error of our own while an event is dealt with ends the choice; nobody is left waiting for it.
+local function broke(job, choice, trace)
+  job.ctx.log("error", "an event of a generation failed", { trace = trace })
+  choice.fault = choice.fault or check.fault(500, "the server failed while it wrote the answer", { kind = "internal" })
+  choice.stopped = true
+  if job.by_id[choice.id] then return job.loaded.engine:cancel(choice.id) end -- its done event follows
+  if not choice.over then job.n_left, choice.over = job.n_left - 1, true end
+  if job.n_left == 0 then choices.release(job) end
+  emit(job, { kind = "done", reason = "error", last = job.n_left == 0, fault = choice.fault, n_generated = 0 }, choice)
+end
+
+-- What the engine tells: goes to job.sink as neutral events, or resumes the choice.
+function choices.take(job, choice, ev)
+  local ok, trace = xpcall(ON[ev.kind], debug.traceback, job, choice, ev)
+  if not ok then broke(job, choice, trace) end
+end
+
+return choices

@@ -1,0 +1,257 @@
+-- SPDX-License-Identifier: MIT
+-- What models there are: the models folder is scanned in place (nothing is
+-- copied), plus manifests written by create and copy. One bad file never hides
+-- the others.
+local uv = require("luv")
+local json = require("mtx.json")
+local modelfile = require("mtx.serve.models.modelfile")
+local names = require("mtx.serve.models.names")
+
+local catalog = {}
+
+local Catalog = {}
+Catalog.__index = Catalog
+
+local MAX_DEPTH, MAX_ENTRIES = 6, 10000
+
+-- options: dir, describe(path) -> info table | nil, message (reads a file's
+-- header), sha256 (core.sha256), clock() in seconds.
+function catalog.new(options)
+  -- Absolute: manifests name files by path and must hold from any folder.
+  local dir = uv.fs_realpath(options.dir) or options.dir
+  return setmetatable({ dir = dir:gsub("(.)/+$", "%1"), describe = options.describe, sha256 = options.sha256, clock = options.clock,
+    entries = {}, order = {}, info = {} }, Catalog)
+end
+
+local function add(self, entry)
+  local old = self.entries[entry.key]
+  if old then
+    if old.manifest or not entry.manifest then return end
+    for i, e in ipairs(self.order) do
+      if e == old then table.remove(self.order, i) break end
+    end
+  end
+  self.entries[entry.key] = entry
+  self.order[#self.order + 1] = entry
+end
+
+local function file_entry(self, path, relative, stat)
+  local base = relative:gsub("%.gguf$", "")
+  local stem, i, n = base:match("^(.*)%-(%d%d%d%d%d)%-of%-(%d%d%d%d%d)$")
+  local size = stat.size
+  if stem and tonumber(n) > 1 then
+    if tonumber(i) ~= 1 then return end
+    base = stem
+    for part = 2, math.min(tonumber(n), 1000) do
+      local s = uv.fs_stat(string.format("%s-%05d-of-%s.gguf", path:gsub("%-%d+%-of%-%d+%.gguf$", ""), part, n))
+      size = size + (s and s.size or 0)
+    end
+  elseif stem then
+    base = stem
+  end
+  local name = names.parse((base:gsub("[^%w%._%-/]", "-")))
+  if not name then return end
+  add(self, { name = name.full, key = name.key, path = path, size = math.tointeger(size) or size, modified = stat.mtime.sec })
+end
+
+local function walk(self, dir, relative, depth)
+  local handle = uv.fs_scandir(dir)
+  if not handle then return end
+  while true do
+    local name, kind = uv.fs_scandir_next(handle)
+    if not name or #self.order > MAX_ENTRIES then break end
+    local path, rel = dir .. "/" .. name, relative == "" and name or relative .. "/" .. name
+    if kind == "link" or kind == "unknown" then
+      local s = uv.fs_stat(path)
+      kind = s and s.type
+    end
+    if name:sub(1, 1) == "." then -- hidden: ours or somebody's private files
+    elseif kind == "directory" then
+      local config, stat = uv.fs_stat(path .. "/config.json"), uv.fs_stat(path)
+      local single = uv.fs_stat(path .. "/model.safetensors") or uv.fs_stat(path .. "/model.safetensors.index.json")
+      local parsed = config and single and names.parse(rel)
+      if parsed then
+        add(self, { name = parsed.full, key = parsed.key, path = path, size = single.size, modified = stat.mtime.sec, folder = true })
+      elseif depth < MAX_DEPTH then
+        walk(self, path, rel, depth + 1)
+      end
+    elseif name:find("%.gguf$") then
+      local s = uv.fs_stat(path)
+      if s then file_entry(self, path, rel, s) end
+    elseif name:find("%.[mM]odelfile$") or name:lower() == "modelfile" then
+      local f = io.open(path)
+      local m = f and modelfile.parse(f:read("a"))
+      if f then f:close() end
+      local parsed = names.parse((rel:gsub("%.[mM]odelfile$", "")))
+      if m and parsed then
+        local s = uv.fs_stat(path)
+        if not m.from:find("^/") and uv.fs_stat(dir .. "/" .. m.from) then m.from = dir .. "/" .. m.from end
+        add(self, { name = parsed.full, key = parsed.key, manifest = m, modelfile_path = path, modified = s.mtime.sec })
+      end
+    end
+  end
+end
+
+function Catalog:manifest_dir() return self.dir .. "/.mtx/manifests" end
+function Catalog:blob_dir() return self.dir .. "/.mtx/blobs" end
+
+local function read_manifests(self)
+  local handle = uv.fs_scandir(self:manifest_dir())
+  while handle do
+    local name = uv.fs_scandir_next(handle)
+    if not name then break end
+    local path = self:manifest_dir() .. "/" .. name
+    local f = name:find("%.json$") and io.open(path)
+    local m = f and json.decode(f:read("a"))
+    if f then f:close() end
+    local parsed = json.is_object(m) and names.parse(m.name)
+    if parsed and type(m.from) == "string" then
+      local s = uv.fs_stat(path)
+      add(self, { name = parsed.full, key = parsed.key, manifest = m, manifest_path = path, modified = s.mtime.sec })
+    end
+  end
+end
+
+-- A manifest's FROM is a path or the name of another entry; follows names, not in circles.
+local function resolve(self, entry, seen)
+  if entry.path then return true end
+  seen = seen or {}
+  if seen[entry.key] then return nil end
+  seen[entry.key] = true
+  local from = entry.manifest.from
+  if from:find("^/") then
+    local s = uv.fs_stat(from)
+    if not s then return nil end
+    entry.path, entry.size = from, math.tointeger(s.size) or s.size
+    return true
+  end
+  local parsed = names.parse(from)
+  local base = parsed and self.entries[parsed.key]
+  if not base or base == entry or not resolve(self, base, seen) then return nil end
+  entry.path, entry.size, entry.parent = base.path, base.size, base.name
+  if base.manifest then -- a child inherits what it does not set itself
+    setmetatable(entry.manifest.parameters or {}, nil)
+    for _, k in ipairs({ "template", "system", "license", "messages", "adapters" }) do
+      if entry.manifest[k] == nil then entry.manifest[k] = base.manifest[k] end
+    end
+  end
+  return true
+end
+
+-- Scans again when the last scan is older than a second (or when told to).
+function Catalog:refresh(force)
+  local now = self.clock()
+  if not force and self.scanned and now - self.scanned < 1 then return end
+  self.scanned, self.entries, self.order = now, {}, {}
+  read_manifests(self)
+  walk(self, self.dir, "", 1)
+  local good = {}
+  for _, e in ipairs(self.order) do
+    if resolve(self, e) then good[#good + 1] = e else self.entries[e.key] = nil end
+  end
+  table.sort(good, function(a, b)
+    if a.modified ~= b.modified then return a.modified > b.modified end
+    return a.key < b.key
+  end)
+  self.order = good
+end
+
+-- name text -> entry, or nil, message.
+function Catalog:find(text)
+  local parsed, message = names.parse(text)
+  if not parsed then return nil, message end
+  self:refresh()
+  local e = self.entries[parsed.key]
+  if e then return e end
+  -- A path-like last part also names a file: "qwen/x" finds "qwen/x:latest"; a
+  -- bare file name with .gguf finds its entry.
+  local bare = text:match("^(.*)%.gguf$")
+  if bare then return self:find(bare) end
+  return nil, "model '" .. parsed.short .. "' not found"
+end
+
+function Catalog:list()
+  self:refresh()
+  return self.order
+end
+
+-- The file's own description (architecture, sizes...), read once per file version.
+function Catalog:info_of(entry)
+  local key = entry.path .. "\0" .. tostring(entry.size)
+  local i = self.info[key]
+  if i == nil then
+    local message
+    i, message = self.describe(entry.path)
+    if not i then i = { error = message or "unreadable" } end
+    self.info[key] = i
+  end
+  return i
+end
+
+-- A digest that changes with the file or the manifest (64 hex digits, no prefix).
+function Catalog:digest(entry)
+  if not entry.digest then
+    local text = entry.path .. "\0" .. tostring(entry.size) .. "\0" .. tostring(entry.modified)
+    if entry.manifest then text = text .. "\0" .. modelfile.write(entry.manifest) end
+    entry.digest = self.sha256.of(text)
+  end
+  return entry.digest
+end
+
+-- Writes `bytes` to path so that a crash leaves the old or the new file, never half of one.
+function catalog.write_file(path, bytes)
+  local tmp = path .. ".tmp"
+  local fd, message = uv.fs_open(tmp, "w", tonumber("600", 8))
+  if not fd then return nil, message end
+  local n = uv.fs_write(fd, bytes, 0)
+  local ok = n == #bytes and uv.fs_fsync(fd)
+  uv.fs_close(fd)
+  if not ok then
+    os.remove(tmp)
+    return nil, "cannot write " .. path
+  end
+  ok, message = uv.fs_rename(tmp, path)
+  if not ok then return nil, message end
+  local dir = uv.fs_open(path:match("^(.*)/") or ".", "r", 0)
+  if dir then
+    uv.fs_fsync(dir)
+    uv.fs_close(dir)
+  end
+  return true
+end
+
+function catalog.make_dirs(path)
+  local at = path:sub(1, 1) == "/" and "" or "."
+  for part in path:gmatch("[^/]+") do
+    at = at .. "/" .. part
+    uv.fs_mkdir(at, tonumber("700", 8))
+  end
+end
+
+-- Stores a manifest under `name` (names.parse's result). m: {from, parameters, template, ...}.
+function Catalog:store(name, m)
+  catalog.make_dirs(self:manifest_dir())
+  m.name = name.full
+  local file = self.sha256.of(name.key):sub(1, 32) .. ".json"
+  local ok, message = catalog.write_file(self:manifest_dir() .. "/" .. file, json.encode(m))
+  self:refresh(true)
+  return ok, message
+end
+
+-- Removes a model: its manifest, or its file(s) when it is a plain file in the folder.
+function Catalog:remove(entry)
+  local ok, message
+  if entry.manifest_path or entry.modelfile_path then
+    ok, message = os.remove(entry.manifest_path or entry.modelfile_path)
+  elseif entry.folder then
+    return nil, "a model folder is not removed by the server; delete " .. entry.name .. " by hand"
+  else
+    ok, message = os.remove(entry.path)
+    local stem, n = entry.path:match("^(.*)%-00001%-of%-(%d%d%d%d%d)%.gguf$")
+    for part = 2, tonumber(n or 0) do os.remove(string.format("%s-%05d-of-%s.gguf", stem, part, n)) end
+  end
+  self:refresh(true)
+  return ok, message
+end
+
+return catalog

@@ -1,0 +1,94 @@
+-- SPDX-License-Identifier: MIT
+-- /admin/*: models, statistics, health, sessions, adapters. Every route here has
+-- the admin scope; without keys only callers on this machine get in.
+local answer = require("mtx.serve.answer")
+local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
+local ids = require("mtx.ids")
+local wire = require("mtx.api.wire")
+
+local M = {}
+
+local list = wire.list
+
+local function stats(ctx)
+  local waiting, running = 0, 0
+  for _, l in pairs(ctx.pool.loaded) do
+    local s = l.engine:stats()
+    waiting, running = waiting + s.n_waiting, running + s.n_running
+  end
+  return { requests_total = ctx.totals.requests, tokens_generated_total = ctx.totals.generated, prompt_tokens_total = ctx.totals.prompt,
+    active_requests = ctx.n_jobs, queue_depth = waiting, running = running }
+end
+
+local function models(ctx)
+  return function(x)
+    local out = list()
+    for i, load in ipairs(ctx.pool:loading()) do
+      out[i] = { id = load.name, status = "loading", mem_bytes = 0, last_used_secs_ago = 0, inflight = #load.waiters }
+    end
+    for _, l in ipairs(ctx.pool:list()) do
+      out[#out + 1] = { id = l.name, status = "ready", mem_bytes = l.info.memory_bytes or l.size, last_used_secs_ago = math.floor(ctx.clock() - l.used),
+        inflight = l.inflight, n_ctx = l.n_ctx }
+    end
+    for key in pairs(ctx.pool.failed) do out[#out + 1] = { id = key, status = "failed", mem_bytes = 0, last_used_secs_ago = 0, inflight = 0 } end
+    x:send(200, wire.encode({ object = "list", models = out }))
+  end
+end
+
+local function id_of(body)
+  local id = check.string(body, "id") or check.string(body, "model")
+  if not id then check.fail(400, "id is required") end
+  return id
+end
+
+-- Answers 202 while the model loads. A path is not taken: only what lies under the
+-- models folder can be loaded.
+local function load_model(ctx)
+  return function(x)
+    local body = answer.body(x)
+    local id = id_of(body)
+    if check.string(body, "path") then check.fail(400, "path is not taken; put the file under the models folder and name it by id") end
+    local entry, message = ctx.catalog:find(id)
+    if not entry then check.fail(404, message) end
+    local num_ctx = check.integer(body, "num_ctx", 1)
+    local batch = "batch_" .. ids.random(24)
+    fiber.start(nil, function()
+      local loaded, fault = check.try(ctx.pool.acquire, ctx.pool, entry, { num_ctx = num_ctx })
+      if not loaded then ctx.log("warn", "admin load failed", { model = id, fault = fault.message }) end
+    end)
+    x:send(202, wire.encode({ batch_id = batch, model_id = entry.name, status = "loading", message = "poll GET /admin/models" }))
+  end
+end
+
+local function unload(ctx)
+  return function(x)
+    local entry, message = ctx.catalog:find(id_of(answer.body(x)))
+    local l = entry and ctx.pool.loaded[entry.key]
+    if not l then check.fail(404, message or entry.name .. " is not loaded") end
+    if l.inflight > 0 then check.fail(409, entry.name .. " is in use") end
+    ctx.pool:unload(l, "admin")
+    x:send(200, wire.encode({ model_id = entry.name, status = "unloaded" }))
+  end
+end
+
+function M.add(ctx)
+  local function route(method, path, handler) ctx.routes:add(method, path, { scope = "admin", dialect = "openai", handler = handler }) end
+  route("GET", "/admin/models", models(ctx))
+  route("POST", "/admin/models/load", load_model(ctx))
+  route("POST", "/admin/models/unload", unload(ctx))
+  route("GET", "/admin/stats", function(x) x:send(200, wire.encode(stats(ctx))) end)
+  route("GET", "/admin/health", function(x)
+    x:send(200, wire.encode({ status = "ok", version = ctx.version, pool = { loaded = ctx.pool.n, loading = ctx.pool.n_loads, total = #ctx.catalog:list() } }))
+  end)
+  route("GET", "/admin/loras", function(x) x:send(200, '{"object":"list","loras":[]}') end)
+  route("POST", "/admin/loras", function() check.fail(501, "LoRA adapters are not supported") end)
+  route("DELETE", "/admin/loras/:name", function() check.fail(404, "no such adapter") end)
+  route("POST", "/admin/reload", function(x)
+    local done, message = ctx.reload()
+    if not done then check.fail(400, message) end
+    x:send(200, wire.encode({ reloaded = list(done) }))
+  end)
+end
+
+return M
