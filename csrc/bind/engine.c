@@ -145,6 +145,7 @@ static int l_engine_submit(lua_State *L) {
   r.deadline_ms = mtx_opt_integer(L, 2, "deadline_ms", 0);
   r.cache_key = mtx_opt_string(L, 2, "cache_key", NULL);
   r.ignore_eos = mtx_opt_bool(L, 2, "ignore_eos", false);
+  r.progress = mtx_opt_bool(L, 2, "progress", false);
   if (lua_getfield(L, 2, "shown") != LUA_TNIL) {
     int64_t n;
     r.shown = mtx_check_ids(L, lua_gettop(L), &n);
@@ -237,7 +238,7 @@ static void push_done(lua_State *L, const mtx_event *ev) {
 }
 
 static void push_event(lua_State *L, const mtx_event *ev) {
-  static const char *const kinds[] = {[MTX_EVENT_START] = "start", [MTX_EVENT_TOKEN] = "token", [MTX_EVENT_DONE] = "done"};
+  static const char *const kinds[] = {[MTX_EVENT_START] = "start", [MTX_EVENT_PROGRESS] = "progress", [MTX_EVENT_TOKEN] = "token", [MTX_EVENT_DONE] = "done"};
   lua_createtable(L, 0, 10);
   mtx_bind_set_integer(L, "id", ev->id);
   lua_pushstring(L, kinds[ev->kind]);
@@ -254,6 +255,10 @@ static void push_event(lua_State *L, const mtx_event *ev) {
   } else {
     mtx_bind_set_integer(L, "n_prompt", ev->n_prompt);
     mtx_bind_set_integer(L, "n_cached", ev->n_cached);
+  }
+  if (ev->kind == MTX_EVENT_PROGRESS) {
+    mtx_bind_set_integer(L, "n_processed", ev->n_processed);
+    set_number(L, "t_prefill_ms", ev->t_prefill_ms);
   }
   if (ev->n_logprobs) {
     push_logprobs(L, ev);

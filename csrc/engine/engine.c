@@ -165,6 +165,19 @@ static void keep_marks(mtx_engine *e) {
   }
 }
 
+// Requests that want to hear of it are told how far their prompts are.
+static void tell_progress(mtx_engine *e) {
+  for (size_t i = 0; i < e->n_runs; i++) {
+    mtx_run *r = e->runs[i];
+    if (!r->progress || r->doomed || r->seq < 0 || r->t_first) continue;
+    int64_t n = mtx_kv_seq_len(e->kv, r->seq);
+    if (n > r->n_prompt) n = r->n_prompt;
+    if (n <= r->n_told) continue;  // read again after it had given its pages back
+    r->n_told = n;
+    mtx_emit_progress(e, r, n);
+  }
+}
+
 static void failed_step(mtx_engine *e, const mtx_err *err) {
   if (err->code == MTX_ELIMIT && mtx_prefix_evict(e->prefix)) return;  // window pages; try again
   e->n_rows = 0;
@@ -184,6 +197,7 @@ static void step(mtx_engine *e) {
   double ms = mtx_now_ms() - start;
   mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
   keep_marks(e);
+  if (e->n_rows > e->n_decode_rows) tell_progress(e);
   int64_t n_new = 0;
   hidden = mtx_context_hidden(e->ctx);
   for (int i = 0; i < e->n_outs; i++) {

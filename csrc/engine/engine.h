@@ -73,6 +73,7 @@ typedef struct mtx_request {
   int64_t deadline_ms;       // from now; 0 = none
   const char *cache_key;     // who may reuse whose prefixes; NULL = no reuse, no keeping
   bool ignore_eos;           // tokens that end a generation are never sampled
+  bool progress;             // an event after each step that read a part of the prompt
   const int32_t *shown; int n_shown;  // control tokens whose text is given out all the same (marks of tool calls)
 } mtx_request;
 void mtx_request_init(mtx_request *r);
@@ -85,7 +86,7 @@ void mtx_engine_cancel(mtx_engine *e, int64_t id);
 
 // ---- events -------------------------------------------------------------------
 
-typedef enum { MTX_EVENT_START, MTX_EVENT_TOKEN, MTX_EVENT_DONE } mtx_event_kind;
+typedef enum { MTX_EVENT_START, MTX_EVENT_PROGRESS, MTX_EVENT_TOKEN, MTX_EVENT_DONE } mtx_event_kind;
 typedef enum { MTX_DONE_STOP, MTX_DONE_LENGTH, MTX_DONE_STOP_STRING, MTX_DONE_CANCELLED, MTX_DONE_ERROR } mtx_done_reason;
 const char *mtx_done_reason_name(mtx_done_reason r);  // "stop", "length", ...
 
@@ -104,8 +105,9 @@ typedef struct mtx_event {
   mtx_token_logprob *logprobs; size_t n_logprobs, cap_logprobs;  // TOKEN; START: prompt tokens from the second on
   mtx_logprob *top; size_t n_top, cap_top;
   float *vectors; int64_t n_vectors, vector_len;      // DONE of embeddings
-  int64_t n_prompt, n_cached, n_generated;            // START: the first two; DONE: all
-  double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE
+  int64_t n_prompt, n_cached, n_generated;            // START, PROGRESS: the first two; DONE: all
+  int64_t n_processed;     // PROGRESS: tokens of the prompt that are in memory, cached ones too
+  double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE; PROGRESS: t_prefill_ms so far
   mtx_done_reason reason;
   const char *code;        // DONE with an error: mtx_code_name, or "deadline"; static
   char message[512];

@@ -71,15 +71,32 @@ void mtx_emit_start(mtx_engine *e, mtx_run *r) {
   mtx_emit(e, ev);
 }
 
-void mtx_emit_token(mtx_engine *e, mtx_run *r, int32_t token, const char *text, size_t len,
-                    const mtx_token_logprob *lp, const mtx_logprob *top) {
-  pthread_mutex_lock(&e->lock);
-  mtx_event *ev = r->open_event && r->open_epoch == e->epoch ? r->open_event : NULL;
-  if (!ev && (ev = mtx_event_new(r, MTX_EVENT_TOKEN))) {
+// The event of r that is still being merged into, if nobody has taken it and it is of this kind; else a new one.
+// With the lock held.
+static mtx_event *open_event(mtx_engine *e, mtx_run *r, mtx_event_kind kind) {
+  mtx_event *ev = r->open_event && r->open_epoch == e->epoch && r->open_event->kind == kind ? r->open_event : NULL;
+  if (!ev && (ev = mtx_event_new(r, kind))) {
     push(e, ev);
     r->open_event = ev;
     r->open_epoch = e->epoch;
   }
+  return ev;
+}
+
+void mtx_emit_progress(mtx_engine *e, mtx_run *r, int64_t n_processed) {
+  pthread_mutex_lock(&e->lock);
+  mtx_event *ev = open_event(e, r, MTX_EVENT_PROGRESS);  // without memory the next report tells more
+  if (ev) {
+    ev->n_processed = n_processed;
+    ev->t_prefill_ms = mtx_now_ms() - r->t_start;
+  }
+  pthread_mutex_unlock(&e->lock);
+}
+
+void mtx_emit_token(mtx_engine *e, mtx_run *r, int32_t token, const char *text, size_t len,
+                    const mtx_token_logprob *lp, const mtx_logprob *top) {
+  pthread_mutex_lock(&e->lock);
+  mtx_event *ev = open_event(e, r, MTX_EVENT_TOKEN);
   mtx_code rc = ev ? mtx_buf_append(&ev->text, text, len, NULL) : MTX_ENOMEM;
   if (!rc && token >= 0) rc = mtx_ids_push(&ev->tokens, token, NULL);
   if (!rc && lp) rc = mtx_event_add_logprob(ev, lp, top);

@@ -98,6 +98,7 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   run->logprobs = r->logprobs;
   run->prompt_logprobs = r->prompt_logprobs;
   run->ignore_eos = r->ignore_eos;
+  run->progress = r->progress;
   run->has_bans = r->n_bans > 0;
   mtx_detok_init(&run->detok, e->tok, false, false);
   mtx_sampler_opts defaults;

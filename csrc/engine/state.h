@@ -50,8 +50,10 @@ typedef struct mtx_run {
   mtx_ban *bans; size_t n_bans, cap_bans;
   int logprobs, prompt_logprobs;
   bool ignore_eos;
+  bool progress;               // tells how far its prompt is
+  int64_t n_told;              // prompt tokens it has told of
   mtx_event *start;            // collects prompt logprobs
-  mtx_event *open_event;       // the token event still being merged into, while
+  mtx_event *open_event;       // the token or progress event still being merged into, while
   uint64_t open_epoch;         // this equals the engine's epoch
   mtx_token_hook hook;
   // guidance (guide.c): a request and its guide point to each other
@@ -146,6 +148,7 @@ typedef struct mtx_embed_group mtx_embed_group;
 // events.c: called by the engine's thread without the lock.
 void mtx_emit(mtx_engine *e, mtx_event *ev);  // takes ev
 void mtx_emit_start(mtx_engine *e, mtx_run *r);
+void mtx_emit_progress(mtx_engine *e, mtx_run *r, int64_t n_processed);
 void mtx_emit_token(mtx_engine *e, mtx_run *r, int32_t token, const char *text, size_t len,
                     const mtx_token_logprob *lp, const mtx_logprob *top);
 void mtx_emit_done(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *stop, const mtx_err *err, const char *code);

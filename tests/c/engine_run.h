@@ -19,6 +19,8 @@ typedef struct {
   double lp[64];
   int32_t lp_id[64], top_id[64];
   int n_lp, n_prompt_lp;
+  int64_t progress[64];
+  int n_progress;
 } result;
 
 static inline void take(mtx_engine *e, result *r, int64_t first_id, int n) {
@@ -31,6 +33,9 @@ static inline void take(mtx_engine *e, result *r, int64_t first_id, int n) {
     if (ev->kind == MTX_EVENT_START) {
       x->n_start++;
       x->n_prompt_lp = (int)ev->n_logprobs;
+    } else if (ev->kind == MTX_EVENT_PROGRESS) {
+      CHECK(x->n_start == 1 && x->n_ids == 0 && ev->n_prompt > 0 && ev->t_prefill_ms >= 0);
+      if (x->n_progress < 64) x->progress[x->n_progress++] = ev->n_processed;
     } else if (ev->kind == MTX_EVENT_TOKEN) {
       CHECK(x->n_start == 1);
       if (ev->text.len) memcpy(x->text + x->n_text, ev->text.ptr, ev->text.len);

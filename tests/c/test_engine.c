@@ -572,6 +572,41 @@ static void test_slow_reader(const fixture *f, int loop) {
   mtx_engine_close(e);
 }
 
+// The prompt's progress: a report after each step that read some of it, up to all of it; those nobody has taken merge.
+static void test_progress(const fixture *f, int loop) {
+  enum { N = 200, CHUNK = 16 };
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 512, .max_rows = CHUNK, .cache_bytes = 1 << 20, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  int32_t prompt[N];
+  for (int i = 0; i < N; i++) prompt[i] = loop;
+  mtx_request r = ask(prompt, N, 3);
+  r.cache_key = "";
+  result x = run_one(e, &r);
+  CHECK(x.n_progress == 0, "nobody asked");
+  prompt[100] = loop - 1;  // what is before is known from the first
+  r.progress = true;
+  x = run_one(e, &r);
+  CHECK(x.n_cached == 100 && x.n_progress >= 1 && x.n_progress <= (N - 100 + CHUNK - 1) / CHUNK, "%d reports, %d cached", x.n_progress, (int)x.n_cached);
+  for (int i = 0; i < x.n_progress; i++) CHECK(x.progress[i] > (i ? x.progress[i - 1] : x.n_cached) && x.progress[i] <= N, "report %d: %d", i, (int)x.progress[i]);
+  CHECK(x.n_progress && x.progress[x.n_progress - 1] == N);
+  CHECK(x.n_ids == 3 && x.n_generated == 3);
+
+  // One row a step: at most a report for each, however fast the reader is.
+  prompt[0] = loop - 1;
+  r.n_tokens = 40;
+  mtx_policy one = {.step_tokens = 1};
+  CHECK(mtx_engine_set_policy(e, &one, NULL) == MTX_OK);
+  mtx_engine_stats s0, s1;
+  mtx_engine_get_stats(e, &s0, true);
+  x = run_one(e, &r);
+  mtx_engine_get_stats(e, &s1, true);
+  CHECK(x.n_progress >= 1 && x.n_progress <= 40 && x.progress[x.n_progress - 1] == 40, "%d reports", x.n_progress);
+  CHECK(s1.n_steps - s0.n_steps == 40 + 2, "%d steps", (int)(s1.n_steps - s0.n_steps));
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
 // Seeds give the same tokens whatever runs beside; closing with work in flight is clean.
 static void test_seeds(const fixture *f, int hello) {
   mtx_engine *e;
@@ -646,6 +681,7 @@ int main(void) {
     TIMED(test_prefix(&f, hello, loop));
     TIMED(test_pressure(&f, loop));
     TIMED(test_slow_reader(&f, loop));
+    TIMED(test_progress(&f, loop));
     TIMED(test_seeds(&f, hello));
   }
   fixture_close(&f);

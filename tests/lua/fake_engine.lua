@@ -160,7 +160,7 @@ end
 
 local function done(e, r, reason, extra)
   e.running[r.id] = nil
-  local ev = { id = r.id, kind = "done", reason = reason, n_prompt = #r.args.tokens, n_cached = 0, n_generated = r.n, t_queue_ms = 1,
+  local ev = { id = r.id, kind = "done", reason = reason, n_prompt = #r.args.tokens, n_cached = r.reply and r.reply.n_cached or 0, n_generated = r.n, t_queue_ms = 1,
     t_prefill_ms = 2, t_decode_ms = 3 }
   for k, v in pairs(extra or {}) do ev[k] = v end
   emit(e, ev)
@@ -198,6 +198,9 @@ local function begin(e, r)
     for i = 2, #r.args.tokens do start.logprobs[i - 1] = { id = r.args.tokens[i], logprob = -0.5, top = { { id = r.args.tokens[i], logprob = -0.5 } } } end
   end
   emit(e, start)
+  for i = 1, r.args.progress and reply.chunks or 0 do
+    emit(e, { id = r.id, kind = "progress", n_prompt = #r.args.tokens, n_cached = start.n_cached, n_processed = #r.args.tokens * i // reply.chunks, t_prefill_ms = i })
+  end
 end
 
 local function advance(e, r)

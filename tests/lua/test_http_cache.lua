@@ -48,6 +48,23 @@ local function complete(prompt)
   return r.json
 end
 
+-- Every step that read a part of the prompt is told, up to the whole of it.
+function TestCache:test_progress_of_a_long_prompt()
+  start({})
+  local r = post("/completion", { prompt = PROMPT .. PROMPT .. PROMPT .. PROMPT, n_predict = 1, stream = true, return_progress = true })
+  local seen = {}
+  for _, e in ipairs(client.sse(r.body)) do seen[#seen + 1] = e.data.prompt_progress end
+  stop()
+  lu.assertTrue(#seen >= 3, r.body) -- at admission, and more than one step's rows
+  local total = seen[1].total
+  lu.assertTrue(total > 600, tostring(total))
+  lu.assertEquals({ seen[1].processed, seen[#seen].processed }, { 0, total })
+  for i = 2, #seen do
+    lu.assertEquals({ seen[i].total, seen[i].cache }, { total, 0 })
+    lu.assertTrue(seen[i].processed > seen[i - 1].processed and seen[i].time_ms >= seen[i - 1].time_ms)
+  end
+end
+
 function TestCache:test_slot_in_another_server()
   uv.fs_mkdir(dir .. "/slots", 493)
   start({ slot_save_path = dir .. "/slots" })

@@ -139,16 +139,41 @@ TestLimits = {}
 function TestLimits:setUp() start() end
 TestLimits.tearDown = stop
 
-function TestLimits:test_progress()
-  local r = post("/v1/chat/completions", { model = "tiny", messages = user("@say{a b}"), stream = true, return_progress = true })
-  local ev, seen = client.sse(r.body), {}
-  for _, e in ipairs(ev) do
-    if e.data ~= "[DONE]" and e.data.prompt_progress then seen[#seen + 1] = e.data.prompt_progress end
+-- The field `name` of every chunk of a stream that has it.
+local function of_chunks(body, name)
+  local out = {}
+  for _, e in ipairs(client.sse(body)) do
+    if e.data ~= "[DONE]" then out[#out + 1] = e.data[name] end
   end
-  lu.assertEquals(#seen, 2)
-  lu.assertEquals({ seen[1].processed, seen[1].cache, seen[2].processed }, { 0, 0, seen[2].total })
-  r = post("/completion", { prompt = "@say{a}", stream = true, return_progress = true })
-  lu.assertStrContains(r.body, '"prompt_progress"')
+  return out
+end
+
+function TestLimits:test_progress()
+  fake.reply = function() return { text = "a b", chunks = 4, n_cached = 3 } end
+  for _, case in ipairs({ { "/v1/chat/completions", messages = user("hello you") }, { "/v1/completions", prompt = "hello you" }, { "/completion", prompt = "hello you" } }) do
+    local r = post(case[1], { model = "tiny", messages = case.messages, prompt = case.prompt, stream = true, return_progress = true })
+    local seen = of_chunks(r.body, "prompt_progress")
+    lu.assertEquals(#seen, 5, r.body)
+    local total = seen[1].total
+    lu.assertEquals(seen[1], { total = total, cache = 3, processed = 3, time_ms = 0 })
+    for i = 1, 4 do lu.assertEquals(seen[i + 1], { total = total, cache = 3, processed = total * i // 4, time_ms = i }) end
+    lu.assertEquals(of_chunks(post(case[1], { model = "tiny", messages = case.messages, prompt = case.prompt, stream = true }).body, "prompt_progress"), {})
+  end
+end
+
+function TestLimits:test_timings_per_token()
+  fake.reply = function() return { text = "a b c", n_cached = 2 } end
+  for _, case in ipairs({ { "/v1/chat/completions", messages = user("hello you") }, { "/v1/completions", prompt = "hello you" }, { "/completion", prompt = "hello you" } }) do
+    local r = post(case[1], { model = "tiny", messages = case.messages, prompt = case.prompt, stream = true, timings_per_token = true })
+    local seen = of_chunks(r.body, "timings")
+    lu.assertEquals(#seen, 4, r.body) -- three tokens and the end
+    for i, t in ipairs(seen) do
+      lu.assertEquals({ t.cache_n, t.predicted_n }, { 2, math.min(i, 3) })
+      lu.assertTrue(t.prompt_n > 0 and t.prompt_ms >= 0 and (i == 1 or i == 4 or t.predicted_ms >= seen[i - 1].predicted_ms))
+    end
+    lu.assertEquals(#of_chunks(post(case[1], { model = "tiny", messages = case.messages, prompt = case.prompt, stream = true }).body, "timings"),
+      case[1] == "/completion" and 1 or 0)
+  end
 end
 
 -- t_max_predict_ms ends an answer; it is no error.

@@ -49,7 +49,7 @@ function llama.common(body, r)
   r.ignore_eos = check.boolean(body, "ignore_eos")
   r.return_tokens = check.boolean(body, "return_tokens")
   r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
-  r.return_progress = check.boolean(body, "return_progress")
+  r.return_progress, r.timings = check.boolean(body, "return_progress"), check.boolean(body, "timings_per_token")
   check.integer(body, "id_slot", -1)
   check.integer(body, "n_indent", 0)
   local most = check.integer(body, "t_max_predict_ms", 1)
@@ -128,11 +128,11 @@ function Writer:open() return "" end
 
 function Writer:event(ev)
   if ev.kind == "progress" then
-    return stream.sse('{"index":' .. ev.choice .. ',"content":"","tokens":[],"stop":false,"id_slot":-1,"prompt_progress":' .. wire.encode(openai_reply.progress(ev)) .. "}")
+    return stream.sse('{"index":' .. ev.choice .. ',"content":"","tokens":[],"stop":false,"id_slot":-1' .. openai_reply.progress(ev))
   end
   if ev.kind ~= "text" or (ev.text == "" and not ev.logprobs) then return "" end
   return stream.sse('{"index":' .. ev.choice .. ',"content":' .. wire.quote(ev.text) .. ',"tokens":[],"stop":false,"id_slot":-1'
-    .. (ev.logprobs and ',"completion_probabilities":' .. wire.encode(probabilities(ev.logprobs)) or "") .. "}")
+    .. (ev.logprobs and ',"completion_probabilities":' .. wire.encode(probabilities(ev.logprobs)) or "") .. openai_reply.timed(ev) .. "}")
 end
 
 local function pick(o, fields)

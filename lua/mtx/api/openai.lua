@@ -127,7 +127,7 @@ local function common(body, r)
   r.request_id = check.string(body, "request_id")
   r.ping_s = check.integer(body, "sse_ping_interval", -1)
   r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
-  r.return_progress = check.boolean(body, "return_progress")
+  r.return_progress, r.timings = check.boolean(body, "return_progress"), check.boolean(body, "timings_per_token")
   local options = check.object(body, "options")
   if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
   local cache = check.boolean(body, "cache_prompt")
@@ -162,7 +162,6 @@ function openai.chat(body)
   if continue and last.role ~= "assistant" then fail(400, "continue_final_message needs a final assistant message") end
   r.continue = continue or nil
   r.reasoning_format = check.one_of(body, "reasoning_format", { "none", "deepseek", "deepseek-legacy", "auto" })
-  r.timings = check.boolean(body, "timings_per_token")
   r.reasoning_control = check.boolean(body, "reasoning_control")
   request.think_budget(r, body, "thinking_budget_tokens")
   r.merge_turns = check.boolean(body, "merge_turns")

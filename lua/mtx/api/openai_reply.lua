@@ -58,8 +58,13 @@ function reply.timings(u)
     predicted_per_second = d_ms > 0 and u.n_generated / d_ms * 1000 or 0 }
 end
 
--- llama-server's prompt_progress of a progress event.
-function reply.progress(ev) return { total = ev.total, cache = ev.cache, processed = ev.processed, time_ms = ev.time_ms } end
+-- What timings_per_token adds to the JSON object of an event's chunk.
+function reply.timed(ev) return ev.usage and ',"timings":' .. wire.encode(reply.timings(ev.usage)) or "" end
+
+-- llama-server's prompt_progress of a progress event, as the last field of a chunk.
+function reply.progress(ev)
+  return ',"prompt_progress":' .. wire.encode({ total = ev.total, cache = ev.cache, processed = ev.processed, time_ms = ev.time_ms }) .. "}"
+end
 
 local Chat = {}
 Chat.__index = Chat
@@ -73,22 +78,23 @@ function reply.chat(req, meta)
     reason_a = fields ~= "reasoning", reason_b = fields ~= "reasoning_content", calls = {} }, Chat)
 end
 
-local function chunk(self, choice, delta, finish, logprobs)
-  return "data: " .. self.head .. '{"index":' .. choice .. ',"delta":' .. delta
-    .. (logprobs and ',"logprobs":' .. wire.encode(chat_logprobs(logprobs)) or "")
-    .. ',"finish_reason":' .. (finish and quote(finish) or "null") .. "}]}\n\n"
+-- ev: what it tells of, with the logprobs and the usage that go with it.
+local function chunk(self, ev, delta, finish)
+  return "data: " .. self.head .. '{"index":' .. ev.choice .. ',"delta":' .. delta
+    .. (ev.logprobs and ',"logprobs":' .. wire.encode(chat_logprobs(ev.logprobs)) or "")
+    .. ',"finish_reason":' .. (finish and quote(finish) or "null") .. "}]" .. reply.timed(ev) .. "}\n\n"
 end
 
 function Chat:open()
   local out = {}
-  for c = 0, self.req.n - 1 do out[#out + 1] = chunk(self, c, '{"role":"assistant","content":""}') end
+  for c = 0, self.req.n - 1 do out[#out + 1] = chunk(self, { choice = c }, '{"role":"assistant","content":""}') end
   return table.concat(out)
 end
 
 function Chat:event(ev)
   local kind, c = ev.kind, ev.choice
   if kind == "text" then
-    if not ev.logprobs then
+    if not ev.logprobs and not ev.usage then
       local p = self.prefix[c]
       if not p then
         p = "data: " .. self.head .. '{"index":' .. c .. ',"delta":{"content":'
@@ -96,21 +102,21 @@ function Chat:event(ev)
       end
       return p .. quote(ev.text) .. '},"finish_reason":null}]}\n\n'
     end
-    return chunk(self, c, '{"content":' .. quote(ev.text) .. "}", nil, ev.logprobs)
+    return chunk(self, ev, '{"content":' .. quote(ev.text) .. "}")
   elseif kind == "thinking" then
     local q = quote(ev.text)
     local delta = (self.reason_a and '"reasoning_content":' .. q or "") .. (self.reason_a and self.reason_b and "," or "")
       .. (self.reason_b and '"reasoning":' .. q or "")
-    return chunk(self, c, "{" .. delta .. "}", nil, ev.logprobs)
+    return chunk(self, ev, "{" .. delta .. "}")
   elseif kind == "call" then
-    return chunk(self, c, '{"tool_calls":[{"index":' .. ev.index .. ',"id":' .. quote(ev.id)
-      .. ',"type":"function","function":{"name":' .. quote(ev.name) .. ',"arguments":""}}]}', nil, ev.logprobs)
+    return chunk(self, ev, '{"tool_calls":[{"index":' .. ev.index .. ',"id":' .. quote(ev.id)
+      .. ',"type":"function","function":{"name":' .. quote(ev.name) .. ',"arguments":""}}]}')
   elseif kind == "arguments" then
-    return chunk(self, c, '{"tool_calls":[{"index":' .. ev.index .. ',"function":{"arguments":' .. quote(ev.text) .. "}}]}", nil, ev.logprobs)
+    return chunk(self, ev, '{"tool_calls":[{"index":' .. ev.index .. ',"function":{"arguments":' .. quote(ev.text) .. "}}]}")
   elseif kind == "progress" then
-    return "data: " .. self.head .. '{"index":' .. c .. ',"delta":{},"finish_reason":null}],"prompt_progress":' .. wire.encode(reply.progress(ev)) .. "}\n\n"
+    return stream.sse(self.head .. '{"index":' .. c .. ',"delta":{},"finish_reason":null}]' .. reply.progress(ev))
   elseif kind == "done" then
-    return chunk(self, c, "{}", FINISH[ev.reason] or "stop")
+    return chunk(self, ev, "{}", FINISH[ev.reason] or "stop")
   end
   return ""
 end
@@ -166,20 +172,21 @@ end
 
 function Text:open() return "" end
 
-local function text_chunk(self, choice, text, finish, logprobs)
-  local lp = ""
-  if logprobs then
+local function text_chunk(self, ev, text, finish)
+  local choice, lp = ev.choice, ""
+  if ev.logprobs then
     local o
-    o, self.offset[choice] = text_logprobs(logprobs, self.offset[choice] or 0)
+    o, self.offset[choice] = text_logprobs(ev.logprobs, self.offset[choice] or 0)
     lp = ',"logprobs":' .. wire.encode(o)
   end
   return "data: " .. self.head .. '{"text":' .. quote(text) .. ',"index":' .. choice .. lp .. ',"finish_reason":'
-    .. (finish and quote(finish) or "null") .. "}]}\n\n"
+    .. (finish and quote(finish) or "null") .. "}]" .. reply.timed(ev) .. "}\n\n"
 end
 
 function Text:event(ev)
-  if ev.kind == "text" then return text_chunk(self, ev.choice, ev.text, nil, ev.logprobs) end
-  if ev.kind == "done" then return text_chunk(self, ev.choice, "", FINISH[ev.reason] or "stop") end
+  if ev.kind == "text" then return text_chunk(self, ev, ev.text) end
+  if ev.kind == "progress" then return stream.sse(self.head .. '{"text":"","index":' .. ev.choice .. ',"finish_reason":null}]' .. reply.progress(ev)) end
+  if ev.kind == "done" then return text_chunk(self, ev, "", FINISH[ev.reason] or "stop") end
   return ""
 end
 

@@ -31,7 +31,8 @@
 --   stream, include_usage, keep_alive (seconds, math.huge = for ever)
 --   shift, n_keep  at a full context go on with the first n_keep tokens and the younger half of the rest
 --   merge_turns    chat: neighbouring turns of one role become one
---   return_progress, reasoning_control  llama-server's: progress events; thoughts can be ended by order
+--   return_progress, timings, reasoning_control  llama-server's: progress events; events carry `usage` (what it cost
+--                  so far: n_prompt, n_cached, n_generated, prefill_ms, decode_ms); thoughts can be ended by order
 --   num_ctx, truncate, priority, deadline_ms, cache_key, request_id, ignore_eos, adapters
 --
 -- Events, in order, each with `choice` (from 0):

@@ -76,12 +76,20 @@ function choices.release(job)
   ctx.policy:changed(l, "finish")
 end
 
--- Progress of the prompt as the server knows it: at admission, and when the first token is there.
-local function emit_progress(job, choice, processed, ms)
-  emit(job, { kind = "progress", total = choice.n_prompt, cache = choice.n_cached, processed = processed, time_ms = ms }, choice)
+local ON = {}
+
+-- How far the prompt is: at admission, and after each step that read some of it.
+function ON.progress(job, choice, ev)
+  if choice.first_ms or not choice.started then return end -- after a resume; before a start that waits for the prompt's logprobs
+  emit(job, { kind = "progress", total = choice.n_prompt, cache = choice.n_cached, processed = ev.n_processed, time_ms = ev.t_prefill_ms }, choice)
 end
 
-local ON = {}
+-- What a choice has cost so far, in the form of a job's usage.
+local function so_far(choice)
+  local now = uv.hrtime()
+  return { n_prompt = choice.n_prompt, n_cached = choice.n_cached, n_generated = choice.n_out, prefill_ms = (choice.first_at - choice.started) / 1e6,
+    decode_ms = (now - choice.first_at) / 1e6 }
+end
 
 function ON.start(job, choice, ev)
   if choice.started then return end -- it goes on after a resume
@@ -91,7 +99,7 @@ function ON.start(job, choice, ev)
   local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
   emit(job, out, choice)
   local req = job.req
-  if req.return_progress then emit_progress(job, choice, ev.n_cached, 0) end
+  if req.return_progress then ON.progress(job, choice, { n_processed = ev.n_cached, t_prefill_ms = 0 }) end
   if req.echo then
     local text = req.prompt_texts[choice.prompt]
     emit(job, { kind = "text", text = text, logprobs = ev.logprobs and named_prompt(job, choice, ev.logprobs) }, choice)
@@ -104,8 +112,9 @@ function ON.token(job, choice, ev)
   if not choice.first_ms then
     choice.first_ms = (uv.hrtime() - job.t0) / 1e6
     job.ctx.on_first_token(job, choice)
-    if job.req.return_progress then emit_progress(job, choice, choice.n_prompt, (uv.hrtime() - choice.started) / 1e6) end
+    if job.req.timings then choice.first_at, choice.n_out = uv.hrtime(), 0 end
   end
+  if choice.n_out then choice.n_out = choice.n_out + #ev.tokens end
   if job.keep_tokens then table.move(ev.tokens, 1, #ev.tokens, #choice.tokens + 1, choice.tokens) end
   slots.add(job.loaded, choice, ev.tokens)
   if choice.ids then table.move(ev.tokens, 1, #ev.tokens, #choice.ids + 1, choice.ids) end
@@ -125,10 +134,14 @@ function ON.token(job, choice, ev)
   end
   local parser = choice.parser
   if not parser then
-    if ev.text ~= "" or logprobs then emit(job, { kind = "text", text = ev.text, logprobs = logprobs }, choice) end
+    if ev.text ~= "" or logprobs then emit(job, { kind = "text", text = ev.text, logprobs = logprobs, usage = choice.n_out and so_far(choice) }, choice) end
     return
   end
   local events = parser:feed(ev.text)
+  if choice.n_out then
+    local usage = so_far(choice)
+    for _, e in ipairs(events) do e.usage = usage end
+  end
   if logprobs then
     if not events[1] then
       choice.held = choice.held or {}
@@ -201,7 +214,8 @@ function ON.done(job, choice, ev)
     choices.release(job)
   end
   emit(job, { kind = "done", reason = reason, stop_string = ev.stop_string, last = last,
-    fault = choice.fault or ev.reason == "error" and not timed_out and fault_of(ev) or nil, n_generated = ev.n_generated }, choice)
+    fault = choice.fault or ev.reason == "error" and not timed_out and fault_of(ev) or nil, n_generated = ev.n_generated,
+    usage = choice.n_out and so_far(choice) }, choice)
 end
 
 -- An error of our own while an event is dealt with ends the choice; nobody is left waiting for it.

@@ -131,7 +131,7 @@ local function submit(job, choice, tokens)
     grammar_opening = not choice.round and job.grammar_opening or nil, grammar_optional = job.grammar_optional, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = job.cache_key,
-    ignore_eos = req.ignore_eos or false, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
+    ignore_eos = req.ignore_eos or false, progress = req.return_progress, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
     cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
   if not id then
     if code == "limit" then
