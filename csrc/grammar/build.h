@@ -92,6 +92,9 @@ mtx_gx mtx_gx_token(mtx_gb *b, uint32_t ref, bool negated);
 // text stands inside a JSON string and is escaped there as needed.
 mtx_gx mtx_gx_dfa(mtx_gb *b, struct mtx_cdfa *d, bool json);
 
+// Is x ( text )* or ( text )+ and `after` a literal that cannot begin the text: the inside of a string?
+bool mtx_gx_is_inside(const mtx_gb *b, mtx_gx x, mtx_gx after);
+
 // A rule may be referred to before it is defined.
 uint32_t mtx_gb_rule(mtx_gb *b, const char *name, size_t n_name);
 void mtx_gb_define(mtx_gb *b, uint32_t rule, mtx_gx body);

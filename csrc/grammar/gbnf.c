@@ -288,78 +288,10 @@ static bool read_symbol(gbnf *p, int nesting, mtx_gx *x) {
   return true;
 }
 
-// ---- insides of strings --------------------------------------------------------------------
-
-#define WIDE_BYTES 24   // first bytes from which a repetition is worth a rule of its own
-#define MAX_VISITS 500  // expressions looked at for that; they may share parts
-
-typedef struct {
-  uint64_t first[4];
-  int n_visits;
-} look;
-
-static void add_first(look *l, uint32_t lo, uint32_t hi) {
-  for (uint32_t c = lo; c <= hi; c++) l->first[c >> 6] |= 1ull << (c & 63);
-}
-
-static uint32_t lead_byte(uint32_t c) {
-  char utf8[4];
-  mtx_utf8_put(c, utf8);
-  return (uint8_t)utf8[0];
-}
-
-// Adds the bytes x may begin with while `at_start`; false if it names rules or tokens
-// (then it is no plain text) or is too large. *empty: it may match nothing.
-static bool look_at(const mtx_gb *b, mtx_gx x, bool at_start, look *l, bool *empty) {
-  const gx_node *n = b->nodes + x;
-  bool kid_empty = true;
-  if (++l->n_visits > MAX_VISITS) return false;
-  *empty = n->kind == GX_EMPTY || n->kind == GX_OPT || n->kind == GX_STAR || n->kind == GX_CAT;
-  switch (n->kind) {
-    case GX_EMPTY:
-    case GX_NEVER: return true;
-    case GX_LIT:
-      if (at_start) add_first(l, b->bytes[n->a], b->bytes[n->a]);
-      return true;
-    case GX_CLASS:
-      for (uint32_t i = 0; i < n->n && at_start; i++) add_first(l, lead_byte(b->ranges[n->a + i].lo), lead_byte(b->ranges[n->a + i].hi));
-      return true;
-    case GX_ALT:
-    case GX_CAT:
-      for (uint32_t i = 0; i < n->n; i++) {
-        if (!look_at(b, b->kids[n->a + i], at_start, l, &kid_empty)) return false;
-        if (n->kind == GX_ALT) {
-          *empty |= kid_empty;
-        } else {
-          *empty &= kid_empty;
-          at_start &= kid_empty;
-        }
-      }
-      return true;
-    case GX_OPT:
-    case GX_STAR:
-    case GX_PLUS:
-      if (!look_at(b, n->a, at_start, l, &kid_empty)) return false;
-      *empty |= kid_empty;
-      return true;
-    default: return false;
-  }
-}
-
-// ( text )* before a literal that cannot begin the text: the inside of a string. As a
-// rule of its own it is a leaf, whose masks are cheap (mask.h), and no less definite.
+// The inside of a string, as a rule of its own, is a leaf, whose masks are cheap (mask.h), and no less definite.
 static void outline_insides(gbnf *p, uint32_t from) {
-  mtx_gb *b = p->b;
-  for (uint32_t i = from; i + 1 < p->n_stack && !b->code; i++) {
-    const gx_node *n = b->nodes + p->stack[i], *next = b->nodes + p->stack[i + 1];
-    look l = {.n_visits = 0};
-    bool empty;
-    if ((n->kind != GX_STAR && n->kind != GX_PLUS) || next->kind != GX_LIT || !look_at(b, n->a, true, &l, &empty)) continue;
-    const uint8_t c = b->bytes[next->a];
-    int n_first = 0;
-    for (int k = 0; k < 4; k++) n_first += __builtin_popcountll(l.first[k]);
-    if (n_first >= WIDE_BYTES && !gr_has_byte(l.first, c)) p->stack[i] = mtx_gx_ref(b, mtx_gb_rule_of(b, p->stack[i], "text"));
-  }
+  for (uint32_t i = from; i + 1 < p->n_stack && !p->b->code; i++)
+    if (mtx_gx_is_inside(p->b, p->stack[i], p->stack[i + 1])) p->stack[i] = mtx_gx_ref(p->b, mtx_gb_rule_of(p->b, p->stack[i], "text"));
 }
 
 static mtx_gx read_sequence(gbnf *p, int nesting) {
@@ -459,21 +391,4 @@ mtx_code mtx_grammar_compile_mixed(const char *text, size_t len, const mtx_schem
 
 mtx_code mtx_grammar_compile_gbnf(const char *text, size_t len, mtx_grammar **out, mtx_err *err) {
   return mtx_grammar_compile_mixed(text, len, NULL, 0, NULL, out, err);
-}
-
-mtx_code mtx_grammar_compile_choice(const char *const *choices, const size_t *lens, size_t n, mtx_grammar **out,
-                                    mtx_err *err) {
-  *out = NULL;
-  if (n == 0) return mtx_fail(err, MTX_EINVAL, "the list of choices is empty");
-  mtx_gb b;
-  mtx_gb_init(&b);
-  mtx_gx *list = n <= 1000000 ? malloc(n * sizeof *list) : NULL;
-  if (!list) mtx_gb_fail(&b, MTX_ELIMIT, 0, "%zu choices are too many", n);
-  for (size_t i = 0; i < n && !b.code; i++) list[i] = mtx_gx_lit(&b, choices[i], lens[i]);
-  uint32_t root = mtx_gb_rule(&b, "root", 4);
-  if (!b.code) mtx_gb_define(&b, root, mtx_gx_alt(&b, list, n));
-  free(list);
-  mtx_code code = mtx_gb_finish(&b, root, out, err);
-  mtx_gb_fini(&b);
-  return code;
 }

@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: MIT
-// Conjunctions of schema parts into rules: references, types, alternatives.
-//
-// A schema that says nothing about the type but has keywords of one type
-// ("properties" without "type") is taken to mean that type: every value is
-// still valid, and that is what its author meant.
+// Conjunctions of schema parts into rules: alternatives, fixed values, and what each type allows.
 #include "grammar/schema.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-
-#define MAX_REF_CHAIN 64
 
 void sc_fail(mtx_sc *s, mtx_code code, uint32_t node, const char *fmt, ...) {
   char msg[300];
@@ -50,205 +43,6 @@ uint32_t sc_count(mtx_sc *s, uint32_t part, const char *key, uint32_t fallback) 
   if (fallback == UINT32_MAX) return fallback;  // an upper bound nobody reaches
   sc_fail(s, MTX_ELIMIT, n, "%s is too large (limit %u)", key, MTX_GRAMMAR_MAX_REPEAT);
   return fallback;
-}
-
-void sc_add(mtx_sc *s, sc_conj *c, uint32_t part) {
-  for (uint32_t i = 0; i < c->n; i++)
-    if (c->v[i] == part) return;
-  if (c->n == SC_MAX_PARTS)
-    sc_fail(s, MTX_ELIMIT, SC_NODE(part), "more than %u schemas apply to one value", SC_MAX_PARTS);
-  else
-    c->v[c->n++] = part;
-}
-
-// ---- flattening ---------------------------------------------------------------------------
-
-typedef struct {
-  uint32_t part;
-  int from;  // entry this one came from by $ref or allOf, -1: none
-} flat;
-
-typedef struct {
-  flat v[256];
-  int n;
-} flat_list;
-
-static void flat_add(mtx_sc *s, flat_list *l, uint32_t node, int from) {
-  for (int i = from, k = 0; i >= 0; i = l->v[i].from, k++)
-    if (l->v[i].part == SC_PART(node, SC_ALL) || k > MAX_REF_CHAIN) {
-      sc_fail(s, MTX_EFORMAT, node, "$ref leads back to itself without any content");
-      return;
-    }
-  for (int i = 0; i < l->n; i++)
-    if (l->v[i].part == SC_PART(node, SC_ALL)) return;
-  if (l->n == 256)
-    sc_fail(s, MTX_ELIMIT, node, "too many schemas apply to one value");
-  else
-    l->v[l->n++] = (flat){SC_PART(node, SC_ALL), from};
-}
-
-static void flat_node(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
-  const uint32_t node = SC_NODE(l->v[i].part);
-  const uint8_t kind = sc_node(s, node)->kind;
-  if (kind == MTX_JSON_TRUE) return;
-  if (kind == MTX_JSON_FALSE) {
-    out->never = true;
-    return;
-  }
-  if (kind != MTX_JSON_OBJECT) {
-    sc_fail(s, MTX_EFORMAT, node, "a schema must be an object, true or false");
-    return;
-  }
-  static const char *const refs[] = {"$ref", "$dynamicRef"};
-  for (int k = 0; k < 2; k++) {
-    uint32_t ref = sc_get(s, node, refs[k]);
-    if (ref == MTX_JSON_NONE) continue;
-    uint32_t target = sc_resolve(s, ref);
-    if (target == MTX_JSON_NONE) return;
-    flat_add(s, l, target, i);
-    if (s->draft7) return;
-  }
-  uint32_t all = sc_get(s, node, "allOf");
-  if (all != MTX_JSON_NONE)
-    for (uint32_t k = sc_node(s, all)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next) flat_add(s, l, k, i);
-  sc_add(s, out, SC_PART(node, SC_BASE));
-  if (sc_get(s, node, "anyOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ANY));
-  if (sc_get(s, node, "oneOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ONE));
-}
-
-void sc_flatten(mtx_sc *s, sc_conj *c) {
-  flat_list l = {.n = 0};
-  sc_conj out = {.never = c->never};
-  for (uint32_t i = 0; i < c->n; i++) {
-    if ((c->v[i] & 3) == SC_ALL)
-      flat_add(s, &l, SC_NODE(c->v[i]), -1);
-    else
-      sc_add(s, &out, c->v[i]);
-  }
-  for (int i = 0; i < l.n && !s->b->code; i++) flat_node(s, &l, i, &out);
-  *c = out;
-}
-
-// ---- types -------------------------------------------------------------------------------------
-
-uint32_t sc_type_bit(const char *t) {
-  static const struct {
-    const char *name;
-    uint32_t bits;
-  } types[] = {{"null", SC_NULL},  {"boolean", SC_BOOL}, {"integer", SC_INT}, {"number", SC_INT | SC_NUM},
-               {"string", SC_STR}, {"array", SC_ARR},    {"object", SC_OBJ}};
-  for (size_t i = 0; i < sizeof types / sizeof *types; i++)
-    if (!strcmp(t, types[i].name)) return types[i].bits;
-  return 0;
-}
-
-static uint32_t type_keyword(mtx_sc *s, uint32_t type) {
-  uint32_t bits = 0, first = sc_node(s, type)->kind == MTX_JSON_ARRAY ? sc_node(s, type)->first : type;
-  for (uint32_t i = first; i != MTX_JSON_NONE; i = i == type ? MTX_JSON_NONE : sc_node(s, i)->next) {
-    uint32_t b = sc_node(s, i)->kind == MTX_JSON_STRING ? sc_type_bit(sc_text(s, i)) : 0;
-    if (!b && sc_node(s, i)->kind == MTX_JSON_STRING && !strcmp(sc_text(s, i), "any")) b = SC_EVERY;
-    if (!b) sc_fail(s, MTX_EFORMAT, i, "unknown type; use null, boolean, integer, number, string, array or object");
-    bits |= b;
-  }
-  return bits;
-}
-
-static uint32_t implied_types(const mtx_sc *s, uint32_t part) {
-  static const struct {
-    const char *key;
-    uint32_t bits;
-  } keys[] = {{"properties", SC_OBJ},       {"required", SC_OBJ},         {"additionalProperties", SC_OBJ},
-              {"patternProperties", SC_OBJ}, {"minProperties", SC_OBJ},    {"maxProperties", SC_OBJ},
-              {"propertyNames", SC_OBJ},     {"items", SC_ARR},            {"prefixItems", SC_ARR},
-              {"minItems", SC_ARR},          {"maxItems", SC_ARR},         {"pattern", SC_STR},
-              {"minLength", SC_STR},         {"maxLength", SC_STR},        {"format", SC_STR},
-              {"minimum", SC_INT | SC_NUM},  {"maximum", SC_INT | SC_NUM}, {"exclusiveMinimum", SC_INT | SC_NUM},
-              {"exclusiveMaximum", SC_INT | SC_NUM}, {"multipleOf", SC_INT | SC_NUM}};
-  uint32_t bits = 0;
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-    if (sc_keyword(s, part, keys[i].key) != MTX_JSON_NONE) bits |= keys[i].bits;
-  return bits;
-}
-
-uint32_t sc_types(mtx_sc *s, const sc_conj *c) {
-  uint32_t bits = SC_EVERY, implied = 0;
-  bool said = false;
-  for (uint32_t i = 0; i < c->n; i++) {
-    uint32_t type = sc_keyword(s, c->v[i], "type");
-    if (type != MTX_JSON_NONE) {
-      uint32_t b = type_keyword(s, type), nullable = sc_keyword(s, c->v[i], "nullable");
-      if (nullable != MTX_JSON_NONE && sc_node(s, nullable)->kind == MTX_JSON_TRUE) b |= SC_NULL;
-      bits &= b;
-      said = true;
-    }
-    uint32_t no = sc_keyword(s, c->v[i], "not");
-    if (no != MTX_JSON_NONE && sc_node(s, no)->kind == MTX_JSON_OBJECT && sc_node(s, no)->n_kids == 1 &&
-        sc_get(s, no, "type") != MTX_JSON_NONE)
-      bits &= ~type_keyword(s, sc_get(s, no, "type"));
-    implied |= implied_types(s, c->v[i]);
-  }
-  if (!said && implied && !s->opts.open_types) bits &= implied;
-  return bits;
-}
-
-// "not integer" leaves numbers with a fraction, which sc_number does not tell apart.
-static void warn_types(mtx_sc *s, const sc_conj *c, uint32_t bits) {
-  if (!(bits & SC_NUM) || (bits & SC_INT)) return;
-  for (uint32_t i = 0; i < c->n; i++) {
-    uint32_t no = sc_keyword(s, c->v[i], "not");
-    if (no != MTX_JSON_NONE) sc_unenforced(s, no, "not", "integers are not kept from where numbers may come");
-  }
-}
-
-// ---- values -------------------------------------------------------------------------------------
-
-static uint32_t hash_parts(const uint32_t *v, uint32_t n) {
-  uint32_t h = 2166136261u;
-  for (uint32_t i = 0; i < n; i++) h = (h ^ v[i]) * 16777619u;
-  return h ^ h >> 15;
-}
-
-static int cmp_u32(const void *a, const void *b) {
-  uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-  return x < y ? -1 : x > y;
-}
-
-// The memo of a flat conjunction. The order of parts does not matter to its
-// key, but the memo keeps the order it first came in (property order).
-static sc_memo *find_memo(mtx_sc *s, const sc_conj *c, bool *is_new) {
-  *is_new = false;
-  if ((s->n_memos + 1) * 2 > s->n_hash) {
-    uint32_t n = s->n_hash ? s->n_hash * 2 : 256;
-    uint32_t *h = calloc(n, sizeof *h);
-    if (!h) return NULL;
-    for (uint32_t i = 0; i < s->n_memos; i++) {
-      uint32_t k = hash_parts(s->parts + s->memos[i].at, s->memos[i].n) & (n - 1);
-      while (h[k]) k = (k + 1) & (n - 1);
-      h[k] = i + 1;
-    }
-    free(s->hash);
-    s->hash = h;
-    s->n_hash = n;
-  }
-  uint32_t key[SC_MAX_PARTS];
-  memcpy(key, c->v, c->n * sizeof *key);
-  qsort(key, c->n, sizeof *key, cmp_u32);
-  uint32_t k = hash_parts(key, c->n) & (s->n_hash - 1);
-  for (; s->hash[k]; k = (k + 1) & (s->n_hash - 1)) {
-    sc_memo *m = s->memos + s->hash[k] - 1;
-    if (m->n == c->n && !memcmp(s->parts + m->at, key, c->n * sizeof *key)) return m;
-  }
-  if (!MTX_VEC_GROW(s, memos, 1, MTX_GRAMMAR_MAX_RULES) || !MTX_VEC_GROW(s, parts, 2 * c->n, 4u << 20)) {
-    sc_fail(s, MTX_ELIMIT, 0, "more than %u different places in the document", MTX_GRAMMAR_MAX_RULES);
-    return NULL;
-  }
-  s->memos[s->n_memos] = (sc_memo){s->n_parts, c->n, MTX_GX_NEVER, UINT32_MAX};
-  memcpy(s->parts + s->n_parts, key, c->n * sizeof *key);
-  memcpy(s->parts + s->n_parts + c->n, c->v, c->n * sizeof *key);
-  s->n_parts += 2 * c->n;
-  s->hash[k] = s->n_memos + 1;
-  *is_new = true;
-  return s->memos + s->n_memos++;
 }
 
 // Candidates of enum and const, filtered by everything else that holds.
@@ -367,7 +161,7 @@ static mtx_gx build(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name
   mtx_gx x;
   if (enumerated(s, c, &x)) return x;
   const uint32_t types = sc_types(s, c);
-  warn_types(s, c, types);
+  sc_warn_types(s, c, types);
   return by_type(s, c, types);
 }
 
@@ -404,7 +198,7 @@ mtx_gx sc_value(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name) {
   if (s->b->code || flat_c.never) return MTX_GX_NEVER;
   if (says_nothing(s, &flat_c)) return sc_any(s);
   bool is_new;
-  sc_memo *m = find_memo(s, &flat_c, &is_new);
+  sc_memo *m = sc_intern(s, &flat_c, &is_new);
   if (!m) return MTX_GX_NEVER;
   if (!is_new) return m->x;
   const uint32_t i = (uint32_t)(m - s->memos);

@@ -82,12 +82,17 @@ uint32_t sc_count(mtx_sc *s, uint32_t part, const char *key, uint32_t fallback);
 void sc_add(mtx_sc *s, sc_conj *c, uint32_t part);
 // Replaces SC_ALL parts by bases and groups, following $ref and allOf.
 void sc_flatten(mtx_sc *s, sc_conj *c);
+// The memo of a flat conjunction, NULL with a failure recorded. The order of parts does not
+// matter to its key, but the memo keeps the order it first came in (property order).
+sc_memo *sc_intern(mtx_sc *s, const sc_conj *c, bool *is_new);
 uint32_t sc_resolve(mtx_sc *s, uint32_t ref_node);  // target of a $ref string
 // The expression for a value at a place where c holds; c need not be flat.
 mtx_gx sc_value(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name);
 // Types the base parts allow.
 uint32_t sc_types(mtx_sc *s, const sc_conj *c);
 uint32_t sc_type_bit(const char *name);
+// "not integer" leaves numbers with a fraction, which sc_number does not tell apart.
+void sc_warn_types(mtx_sc *s, const sc_conj *c, uint32_t types);
 
 mtx_gx sc_object(mtx_sc *s, const sc_conj *c);
 mtx_gx sc_array(mtx_sc *s, const sc_conj *c);
