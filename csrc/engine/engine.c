@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The engine's thread and the calls that reach it: see engine.h.
+// Opens and closes an engine, and the calls that reach its thread: see engine.h.
 #include "engine/engine.h"
 
 #include <errno.h>
@@ -19,277 +19,7 @@ double mtx_now_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-// ---- runs -------------------------------------------------------------------------
-
-bool mtx_engine_add_run(mtx_engine *e, mtx_run *r) {
-  if (mtx_grow(&e->runs, &e->cap_runs, e->n_runs + 1, sizeof *e->runs, NULL)) return false;
-  size_t i = e->n_runs++;
-  for (; i > 0 && mtx_run_compare(e->runs[i - 1], r) > 0; i--) e->runs[i] = e->runs[i - 1];
-  e->runs[i] = r;
-  return true;
-}
-
-static void sort_runs(mtx_engine *e) {  // stable: equals stay in order of arrival
-  for (size_t i = 1; i < e->n_runs; i++) {
-    mtx_run *r = e->runs[i];
-    size_t j = i;
-    for (; j > 0 && mtx_run_compare(e->runs[j - 1], r) > 0; j--) e->runs[j] = e->runs[j - 1];
-    e->runs[j] = r;
-  }
-}
-
-static void sweep(mtx_engine *e) {
-  size_t n = 0;
-  int64_t left = 0;
-  for (size_t i = 0; i < e->n_runs; i++) {
-    mtx_run *r = e->runs[i];
-    if (!r->doomed) {
-      e->runs[n++] = r;
-    } else {
-      left += r->id && !r->t_start;
-      mtx_run_free(r);
-    }
-  }
-  e->n_runs = n;
-  pthread_mutex_lock(&e->lock);
-  e->n_waiting -= left;
-  pthread_mutex_unlock(&e->lock);
-}
-
-static void apply_policy(mtx_engine *e, mtx_run *r) {
-  int64_t id = r->guided ? r->guided->id : r->id;
-  r->rank = INT64_MAX;
-  r->parked = false;
-  for (int i = 0; i < e->policy.n_order && id; i++)
-    if (e->policy.order[i] == id) {
-      r->rank = i;
-      break;
-    }
-  for (int i = 0; i < e->policy.n_preempt && id; i++) r->parked |= e->policy.preempt[i] == id;
-}
-
-// ---- the thread ---------------------------------------------------------------------
-
-typedef struct { mtx_run *arrived; mtx_job *jobs; int64_t *cancels; size_t n_cancels; bool policy; } inbox;
-
-static double next_deadline(const mtx_engine *e) {
-  double t = 0;
-  for (size_t i = 0; i < e->n_runs; i++)
-    if (e->runs[i]->t_deadline && (!t || e->runs[i]->t_deadline < t)) t = e->runs[i]->t_deadline;
-  return t;
-}
-
-// Waits until there is something to do; false = stop.
-static bool receive(mtx_engine *e, bool idle, inbox *in) {
-  double until = idle ? next_deadline(e) : 0;
-  struct timespec at = {(time_t)(until / 1e3), (long)((until - (double)(int64_t)(until / 1e3) * 1e3) * 1e6)};
-  pthread_mutex_lock(&e->lock);
-  while (idle && !e->stop && !e->arrived && !e->jobs && !e->n_cancels && !e->has_new_policy && !e->has_new_disk && !e->new_threads) {
-    if (!until) pthread_cond_wait(&e->work_cond, &e->lock);
-    else if (pthread_cond_timedwait(&e->work_cond, &e->lock, &at) == ETIMEDOUT) break;
-  }
-  bool stop = e->stop;
-  *in = (inbox){e->arrived, e->jobs, e->cancels, e->n_cancels, e->has_new_policy};
-  e->arrived = NULL;
-  e->arrived_tail = &e->arrived;
-  e->jobs = NULL;
-  e->jobs_tail = &e->jobs;
-  e->cancels = NULL;
-  e->n_cancels = e->cap_cancels = 0;
-  if (e->has_new_policy) {
-    free((void *)e->policy.order);
-    free((void *)e->policy.preempt);
-    e->policy = e->new_policy;
-    e->new_policy = (mtx_policy){0};
-    e->has_new_policy = false;
-  }
-  int n_threads = e->new_threads;
-  e->new_threads = 0;
-  bool has_disk = e->has_new_disk;
-  mtx_disk_opts disk = e->new_disk;
-  e->new_disk = (mtx_disk_opts){0};
-  e->has_new_disk = false;
-  pthread_mutex_unlock(&e->lock);
-  if (has_disk) mtx_engine_take_disk(e, disk);
-  if (n_threads) mtx_context_set_threads(e->ctx, n_threads);
-  return !stop;
-}
-
-static void accept_inbox(mtx_engine *e, inbox *in) {
-  mtx_err err;
-  for (mtx_run *r = in->arrived, *next; r; r = next) {
-    next = r->next;
-    apply_policy(e, r);
-    if (mtx_engine_add_run(e, r)) continue;
-    mtx_fail(&err, MTX_ENOMEM, "no memory for a request");
-    mtx_run_fail(e, r, &err);
-    if (r->guide) next = r->guide->next, mtx_run_free(r->guide);
-    else if (r->guided) r->guided->guide = NULL;
-    mtx_run_free(r);
-  }
-  for (mtx_job *j = in->jobs, *next; j; j = next) {
-    next = j->next;  // a finished job's memory belongs to its caller again
-    mtx_job_start(e, j);
-  }
-  if (in->policy) {
-    for (size_t i = 0; i < e->n_runs; i++) apply_policy(e, e->runs[i]);
-    sort_runs(e);
-  }
-  for (size_t c = 0; c < in->n_cancels; c++)
-    for (size_t i = 0; i < e->n_runs; i++) {
-      mtx_run *r = e->runs[i];
-      if (r->id && r->id == in->cancels[c]) mtx_run_finish(e, r, MTX_DONE_CANCELLED, NULL, NULL, NULL);
-      if (!mtx_embed_belongs(r, in->cancels[c])) continue;
-      mtx_fail(&err, MTX_ECANCELLED, "the embeddings were cancelled");
-      mtx_run_fail(e, r, &err);
-    }
-  free(in->cancels);
-  double now = mtx_now_ms();
-  for (size_t i = 0; i < e->n_runs; i++) {
-    mtx_run *r = e->runs[i];
-    if (!r->t_deadline || now < r->t_deadline) continue;
-    mtx_fail(&err, MTX_ECANCELLED, "the deadline of this request has passed");
-    mtx_run_finish(e, r, MTX_DONE_ERROR, NULL, &err, "deadline");
-  }
-  sweep(e);
-}
-
-// Prompts that stand at one of their marks are remembered up to there (run.c: set_marks).
-static void keep_marks(mtx_engine *e) {
-  if (!mtx_prefix_wants_checkpoints(e->prefix)) return;
-  for (size_t i = 0; i < e->n_runs; i++) {
-    const mtx_run *r = e->runs[i];
-    if (r->seq < 0 || r->t_first || r->doomed || !r->n_marks) continue;
-    int64_t at = mtx_kv_seq_len(e->kv, r->seq);
-    if (at > 0 && mtx_run_next_mark(r, at - 1) == at) mtx_prefix_put(e->prefix, r->cache_key, r->seq, r->tokens.ptr);
-  }
-}
-
-// Requests that want to hear of it are told how far their prompts are.
-static void tell_progress(mtx_engine *e) {
-  for (size_t i = 0; i < e->n_runs; i++) {
-    mtx_run *r = e->runs[i];
-    if (!r->progress || r->doomed || r->seq < 0 || r->t_first) continue;
-    int64_t n = mtx_kv_seq_len(e->kv, r->seq);
-    if (n > r->n_prompt) n = r->n_prompt;
-    if (n <= r->n_told) continue;  // read again after it had given its pages back
-    r->n_told = n;
-    mtx_emit_progress(e, r, n);
-  }
-}
-
-static void failed_step(mtx_engine *e, const mtx_err *err) {
-  if (err->code == MTX_ELIMIT && mtx_prefix_evict(e->prefix)) return;  // window pages; try again
-  e->n_rows = 0;
-  if (err->code == MTX_ELIMIT && mtx_batch_make_room(e, e->n_runs ? e->runs[0] : NULL)) return;
-  for (size_t i = 0; i < e->n_runs; i++)
-    if (e->runs[i]->seq >= 0 && !e->runs[i]->parked) mtx_run_fail(e, e->runs[i], err);
-}
-
-static void step(mtx_engine *e) {
-  const float *out, *hidden;
-  mtx_err err;
-  double start = mtx_now_ms();
-  if (mtx_context_step(e->ctx, e->rows, e->n_rows, &out, &err)) {
-    failed_step(e, &err);
-    return;
-  }
-  double ms = mtx_now_ms() - start;
-  mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
-  keep_marks(e);
-  if (e->n_rows > e->n_decode_rows) tell_progress(e);
-  int64_t n_new = 0;
-  hidden = mtx_context_hidden(e->ctx);
-  for (int i = 0; i < e->n_outs; i++) {
-    mtx_run *r = e->out_run[i];
-    const float *row;
-    if (mtx_run_wants_hidden(e, r)) row = hidden, hidden += e->n_embed;
-    else row = out, out += e->n_out;
-    if (r->doomed) continue;
-    if (r->job) {
-      mtx_job_rows(e, r, e->out_token[i], row);
-    } else if (e->out_token[i] < r->n_prompt - 1 && !r->t_first) {
-      mtx_run_prompt_logits(e, r, e->out_token[i], row);
-    } else {
-      if (!(r = mtx_guide_join(e, r, e->out_token[i], &row))) continue;
-      int64_t before = r->n_generated;
-      mtx_run_logits(e, r, row);
-      n_new += r->n_generated > before;
-      mtx_guide_follow(e, r);
-    }
-  }
-  pthread_mutex_lock(&e->lock);
-  mtx_engine_stats *s = &e->stats;
-  s->n_steps++;
-  s->n_rows += e->n_rows;
-  s->n_generated_tokens += n_new;
-  s->t_busy_ms += ms;
-  s->last_rows = e->n_rows;
-  pthread_mutex_unlock(&e->lock);
-}
-
-// Before the thread runs there is no lock to take.
-static void read_pages(const mtx_engine *e, mtx_engine_stats *s) {
-  mtx_kv_stats pages = mtx_kv_get_stats(e->kv);
-  mtx_prefix_stats cache = mtx_prefix_get_stats(e->prefix);
-  s->n_pages = pages.n_total;
-  s->n_pages_free = pages.n_free;
-  s->n_pages_shared = pages.n_shared;
-  s->n_cache_entries = cache.n_nodes;
-  s->cache_bytes = cache.bytes;
-}
-
-static void publish_stats(mtx_engine *e) {
-  int64_t n[3] = {0};
-  for (size_t i = 0; i < e->n_runs; i++) {
-    const mtx_run *r = e->runs[i];
-    if (r->job || r->guided) continue;
-    if (r->parked) n[2]++;
-    else if (r->seq >= 0) n[r->t_first > 0]++;
-  }
-  pthread_mutex_lock(&e->lock);
-  mtx_engine_stats *s = &e->stats;
-  s->n_prefill = n[0];
-  s->n_decode = n[1];
-  s->n_parked = n[2];
-  read_pages(e, s);
-  pthread_mutex_unlock(&e->lock);
-}
-
-static void *engine_main(void *arg) {
-  mtx_engine *e = arg;
-  inbox in;
-  bool idle = true;
-  while (receive(e, idle, &in)) {
-    accept_inbox(e, &in);
-    mtx_batch_build(e);
-    idle = e->n_rows == 0;
-    for (size_t i = 0; i < e->n_runs && idle; i++) idle = !e->runs[i]->doomed;  // ending one may let others in
-    if (e->n_rows) step(e);
-    sweep(e);
-    publish_stats(e);
-    mtx_events_wake(e);
-  }
-  // Whoever waits for a job is let go; requests end without events.
-  mtx_err err;
-  mtx_fail(&err, MTX_ECANCELLED, "the engine was closed");
-  for (mtx_run *r = in.arrived, *next; r; r = next) next = r->next, mtx_run_free(r);
-  for (mtx_job *j = in.jobs, *next; j; j = next) {
-    next = j->next;
-    if (j->kind == MTX_JOB_CLOSE) mtx_job_start(e, j);
-    else j->err = err, j->base = j->session ? (int64_t)j->session->tokens.len : 0, mtx_job_end(e, j, MTX_ECANCELLED);
-  }
-  for (size_t i = 0; i < e->n_runs; i++) {
-    mtx_run *r = e->runs[i];
-    if (r->job) mtx_run_fail(e, r, &err);
-    else if (r->seq >= 0) mtx_kv_seq_free(e->kv, r->seq);
-    mtx_run_free(r);
-  }
-  free(in.cancels);
-  e->n_runs = 0;
-  if (e->disk) mtx_disk_store(e->disk);
-  return NULL;
-}
+struct timespec mtx_at_ms(double ms) { return (struct timespec){(time_t)(ms / 1e3), (long)((ms - (double)(int64_t)(ms / 1e3) * 1e3) * 1e6)}; }
 
 // ---- life ---------------------------------------------------------------------------
 
@@ -349,7 +79,7 @@ static mtx_code start_thread(mtx_engine *e, mtx_err *err) {
   pthread_cond_init(&e->work_cond, &attr);
   pthread_cond_init(&e->done_cond, &attr);
   pthread_condattr_destroy(&attr);
-  if (pthread_create(&e->thread, NULL, engine_main, e)) return mtx_fail(err, MTX_ENOMEM, "cannot start the engine's thread");
+  if (pthread_create(&e->thread, NULL, mtx_engine_main, e)) return mtx_fail(err, MTX_ENOMEM, "cannot start the engine's thread");
   e->has_thread = true;
   return MTX_OK;
 }
@@ -388,7 +118,7 @@ mtx_code mtx_engine_open(mtx_engine **out, const mtx_model *model, const mtx_tok
     rc = mtx_fail(err, MTX_ENOMEM, "no memory or file descriptor for an engine");
     goto fail;
   }
-  read_pages(e, &e->stats);
+  mtx_engine_read_pages(e, &e->stats);
   const mtx_kv_layout *l = mtx_kv_get_layout(e->kv);
   for (int g = 0; g < l->n_groups; g++) e->stats.kv_page_bytes += l->page_bytes[g];
   if ((rc = start_thread(e, err))) goto fail;
@@ -472,7 +202,7 @@ void mtx_engine_cancel(mtx_engine *e, int64_t id) {
 
 bool mtx_engine_wait(mtx_engine *e, int64_t ms) {
   double until = mtx_now_ms() + (double)ms;
-  struct timespec at = {(time_t)(until / 1e3), (long)((until - (double)(int64_t)(until / 1e3) * 1e3) * 1e6)};
+  struct timespec at = mtx_at_ms(until);
   pthread_mutex_lock(&e->lock);
   while (!e->woken) {
     if (ms < 0) pthread_cond_wait(&e->done_cond, &e->lock);

@@ -10,6 +10,7 @@
 #define MTX_ENGINE_STATE_H
 
 #include <pthread.h>
+#include <time.h>
 
 #include "engine/engine.h"
 #include "engine/disk.h"
@@ -142,8 +143,21 @@ struct mtx_engine {
 };
 
 double mtx_now_ms(void);  // monotonic
+struct timespec mtx_at_ms(double ms);  // that moment, for a timed wait
 
 typedef struct mtx_embed_group mtx_embed_group;
+
+// loop.c
+void *mtx_engine_main(void *engine);  // of the thread
+void mtx_engine_read_pages(const mtx_engine *e, mtx_engine_stats *s);  // with the lock held, once the thread runs
+
+// inbox.c: what came since last time.
+typedef struct { mtx_run *arrived; mtx_job *jobs; int64_t *cancels; size_t n_cancels; bool policy; } mtx_inbox;
+bool mtx_inbox_receive(mtx_engine *e, bool idle, mtx_inbox *in);  // idle: waits until there is something to do; false = stop
+void mtx_inbox_accept(mtx_engine *e, mtx_inbox *in);
+void mtx_inbox_refuse(mtx_engine *e, mtx_inbox *in, const mtx_err *err);  // the engine closes: jobs end with err
+bool mtx_engine_add_run(mtx_engine *e, mtx_run *r);  // false without memory
+void mtx_engine_sweep(mtx_engine *e);  // frees runs that are doomed
 
 // events.c: called by the engine's thread without the lock.
 void mtx_emit(mtx_engine *e, mtx_event *ev);  // takes ev
@@ -199,6 +213,5 @@ void mtx_engine_take_disk(mtx_engine *e, mtx_disk_opts o);  // on the engine's t
 
 bool mtx_engine_check(mtx_engine *e);  // on a caller's thread: counts every page
 void mtx_job_end(mtx_engine *e, mtx_job *job, mtx_code rc);          // wakes the caller
-bool mtx_engine_add_run(mtx_engine *e, mtx_run *r);  // false without memory
 
 #endif
