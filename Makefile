@@ -12,6 +12,9 @@ LUA    ?= lua5.4
 OPT    ?= -O3 -g1
 SAN    ?=
 PYTHON ?= python3
+# One short line a file; `make V=1` shows the whole commands.
+V      ?=
+say     = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2);)
 
 LUA_PC     := $(firstword $(foreach p,lua5.4 lua-5.4 lua54 lua,$(if $(shell pkg-config --exists $(p) && echo y),$(p))))
 LUA_CFLAGS ?= $(shell pkg-config --cflags $(LUA_PC))
@@ -61,12 +64,12 @@ $(BUILD)/libmtx.a: $(CORE_OBJ)
 	@rm -f $@ && ar rcs $@ $^
 
 $(BUILD)/mtx: $(BUILD)/obj/main.o $(BIND_OBJ) $(BUILD)/libmtx.a
-	$(CC) $(LDFLAGS) -Wl,-E -o $@ $(BUILD)/obj/main.o $(BIND_OBJ) $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
+	$(call say,link,$@)$(CC) $(LDFLAGS) -Wl,-E -o $@ $(BUILD)/obj/main.o $(BIND_OBJ) $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
 
 module: $(BUILD)/lua/mtx/core.so ## build the Lua module (what LuaRocks installs)
 $(BUILD)/lua/mtx/core.so: $(BIND_OBJ) $(BUILD)/libmtx.a
 	@mkdir -p $(@D)
-	$(CC) -shared $(LDFLAGS) -o $@ $(BIND_OBJ) $(BUILD)/libmtx.a $(LDLIBS)
+	$(call say,link,$@)$(CC) -shared $(LDFLAGS) -o $@ $(BIND_OBJ) $(BUILD)/libmtx.a $(LDLIBS)
 
 # Files named *_vnni*.c may use the VNNI dot product on top of their folder's flags, *_vbmi.c byte permutations,
 # *_dotprod.c NEON's SDOT.
@@ -82,12 +85,12 @@ $(BUILD)/obj/model/registry.o: $(BUILD)/gen/archs.def
 
 $(BUILD)/obj/%.o: csrc/%.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(if $(findstring /bind/,$<)$(findstring csrc/main.c,$<),$(LUA_CFLAGS)) \
+	$(call say,cc,$<)$(CC) $(CFLAGS) $(if $(findstring /bind/,$<)$(findstring csrc/main.c,$<),$(LUA_CFLAGS)) \
 	  $(if $(filter csrc/kern/%,$<),$(call isa_flags,$(notdir $(patsubst %/,%,$(dir $<))),$<)) -MMD -MP -c -o $@ $<
 
 $(BUILD)/tests/%: tests/%.c $(BUILD)/libmtx.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -Itests/c -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(BUILD)/libmtx.a $(LDLIBS)
+	$(call say,cc,$<)$(CC) $(CFLAGS) -Itests/c -MMD -MP -MF $@.d $(LDFLAGS) -o $@ $< $(BUILD)/libmtx.a $(LDLIBS)
 
 test-bins: $(TEST_BIN)
 
@@ -159,7 +162,7 @@ fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
 fuzz-bins: $(FUZZ_BIN)
 $(BUILD)/tests/fuzz/%: tests/fuzz/%.c $(BUILD)/obj/bind/json.o $(BUILD)/libmtx.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LUA_CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/obj/bind/json.o $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
+	$(call say,cc,$<)$(CC) $(CFLAGS) $(LUA_CFLAGS) -Wno-missing-prototypes -MMD -MP -MF $@.d $(LDFLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/obj/bind/json.o $(BUILD)/libmtx.a $(LUA_LIBS) $(LDLIBS)
 
 install: all ## install to PREFIX (default /usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/mtx

@@ -28,14 +28,48 @@ local function types_multiplied()
   return names
 end
 
+-- The names of the tests of a Lua test file that passed and match one of the patterns (its capture), each once.
+local function passed(file, ...)
+  local text, ok = run(("%s/mtx tests/lua/run.lua tests/lua/%s.lua"):format(build, file))
+  assert(ok, file .. " fails; mend it first")
+  local names, seen = {}, {}
+  for test in text:gmatch("(Test%S+) %.%.%. Ok") do
+    for _, pattern in ipairs({ ... }) do
+      local name = test:match(pattern)
+      if name and not seen[name] then
+        seen[name] = true
+        names[#names + 1] = name
+      end
+    end
+  end
+  assert(#names > 0, file .. " has no such test")
+  return names
+end
+
+local function list(names) return table.concat(names, ", ") end
+
 local archs, worst = rows_of_architectures()
-local types = types_multiplied()
-local lines = {
-  "| what | shown by | works |",
-  "|---|---|---|",
-  ("| architectures: reference logits, bit-identical in any cut | `tests/c/test_arch` (worst NMSE %.1g) | %s |"):format(worst, table.concat(archs, ", ")),
-  ("| tensor types: decoded as ggml does, multiplied on every CPU tier | `tests/c/test_quant`, `tests/kern/test_matmul` | %s |"):format(table.concat(types, ", ")),
+local roundtrips = {}
+for _, name in ipairs(passed("test_tools_roundtrip", "^TestRoundTrip%.test_(.+)$")) do
+  if name:find("%u") or name:find("-", 1, true) then roundtrips[#roundtrips + 1] = name end -- templates; the others test rules
+end
+local never = 0
+for _, name in ipairs(roundtrips) do
+  if name:find("^never_") then never = never + 1 end
+end
+
+local rows = {
+  { "architectures: reference logits, bit-identical in any cut", ("`tests/c/test_arch` (worst NMSE %.1g)"):format(worst), list(archs) },
+  { "tensor types: decoded as ggml does, multiplied on every CPU tier", "`tests/c/test_quant`, `tests/kern/test_matmul`", list(types_multiplied()) },
+  { "real models: reference tokens, perplexity, vectors", "`tests/lua/test_real.lua`", list(passed("test_real", "^TestReal%.test_([%w]+)$")) },
+  { "vocabularies: the reference's ids and bytes", "`tests/lua/test_tokenizer.lua`", list(passed("test_tokenizer", "^TestGolden%.test_ggml_vocab_(.+)$", "^TestGolden%.test_real_(.+)$", "^TestSmall%.test_(.+)$")) },
+  { "`tokenizer.json`, `tokenizer.model`", "`tests/lua/test_tokenizer_hf.lua`", list(passed("test_tokenizer_hf", "^TestHf%.test_(.+)$")) },
+  { "formats of tool calls and thoughts, cut at every point", "`tests/lua/test_parse.lua`", list(passed("test_parse", "^TestParse%.test_([%l_]+)_%d+_at_every_cut$")) },
+  { "chat templates whose calls come back byte for byte", "`tests/lua/test_tools_roundtrip.lua`", ("%d; %d more cannot, with the reason"):format(#roundtrips - never, never) },
+  { "recorded sessions of clients", "`tests/lua/test_http_sessions.lua`", list(passed("test_http_sessions", "^TestSessions%.test_(.+)$")) },
 }
+local lines = { "| what | shown by | works |", "|---|---|---|" }
+for _, row in ipairs(rows) do lines[#lines + 1] = "| " .. table.concat(row, " | ") .. " |" end
 
 local file = assert(io.open("README.md"))
 local readme = file:read("a")
