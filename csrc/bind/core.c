@@ -47,6 +47,11 @@ void mtx_bind_set_integer(lua_State *L, const char *name, int64_t v) {
   lua_setfield(L, -2, name);
 }
 
+void mtx_bind_set_number(lua_State *L, const char *name, double v) {
+  lua_pushnumber(L, v);
+  lua_setfield(L, -2, name);
+}
+
 int luaopen_mtx_core(lua_State *L) {
   lua_newtable(L);
   for (size_t i = 0; i < sizeof OPENERS / sizeof *OPENERS; i++) {

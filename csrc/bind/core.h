@@ -19,6 +19,7 @@ void mtx_bind_new_type(lua_State *L, const char *name, const luaL_Reg *meta, con
 
 // t[name] = v for the table on top of the stack.
 void mtx_bind_set_integer(lua_State *L, const char *name, int64_t v);
+void mtx_bind_set_number(lua_State *L, const char *name, double v);
 
 // Openers, one per file of this folder, listed in core.c.
 int mtx_bind_gguf(lua_State *L);
