@@ -63,7 +63,7 @@ typedef struct mtx_sc {
   // shared expressions; 0 (MTX_GX_EMPTY) while not made, where that is possible
   mtx_gx blank, space;      // around tokens; after ':' and ','
   mtx_gx comma, colon;
-  mtx_gx string, number, integer, any;
+  mtx_gx string, number, integer, any, host;
   uint32_t char_rule;
 } mtx_sc;
 
@@ -100,6 +100,15 @@ mtx_gx sc_string(mtx_sc *s, const sc_conj *c);
 // x between quotes, as a rule of its own: a leaf, whose masks are cheap (mask.h).
 mtx_gx sc_quoted_leaf(mtx_sc *s, mtx_gx x);
 mtx_gx sc_number(mtx_sc *s, const sc_conj *c, bool integer);
+typedef struct {
+  const char *name, *pattern;
+  uint32_t max;             // characters, which the pattern does not count; 0: no bound
+  const char *before_host;  // the same as: this, a host name; or (if not NULL) `or_else`. NULL: it has no host name
+  const char *or_else;
+} sc_format;
+const sc_format *sc_find_format(const char *name);  // NULL: not known
+// The format with its lengths counted, to stand between quotes; MTX_GX_NEVER if it has no host name.
+mtx_gx sc_host_format(mtx_sc *s, const sc_format *f);
 // Without any rule: one grammar rule each, made once.
 mtx_gx sc_free_string(mtx_sc *s);
 mtx_gx sc_free_number(mtx_sc *s, bool integer);
@@ -110,6 +119,8 @@ mtx_gx sc_string_literal(mtx_sc *s, const char *p, size_t n);
 // Texts the string keywords of c allow (lengths included), NULL if all;
 // *ok = false if that is too large to say.
 mtx_cdfa *sc_string_cdfa(mtx_sc *s, const sc_conj *c, bool *ok);
+// Do the string keywords of one part hold for this text?
+bool sc_holds_text(mtx_sc *s, uint32_t part, const char *text, size_t n);
 mtx_cdfa *sc_pattern_cdfa(mtx_sc *s, uint32_t node);  // NULL: failed, or too large
 
 // Does the JSON value satisfy the schema? Keywords that are not enforced are ignored.

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "grammar/schema.h"
-#include "grammar/text.h"
 
 #define MAX_DEPTH 120
 
@@ -50,21 +49,6 @@ static bool holds_number(mtx_sc *s, uint32_t v, uint32_t schema) {
   uint32_t m = sc_get(s, schema, "multipleOf");
   if (m == MTX_JSON_NONE || sc_node(s, m)->kind != MTX_JSON_NUMBER || !mtx_decimal_read(sc_text(s, m), sc_node(s, m)->n_text, &b)) return true;
   return mtx_decimal_is_multiple(&x, &b);
-}
-
-static bool holds_string(mtx_sc *s, uint32_t v, uint32_t schema) {
-  uint32_t len = 0, c;
-  for (size_t at = 0, k; at < sc_node(s, v)->n_text; at += k, len++)
-    if (!(k = mtx_utf8_get(sc_text(s, v) + at, sc_node(s, v)->n_text - at, &c))) break;
-  const uint32_t part = SC_PART(schema, SC_BASE);
-  if (len < sc_count(s, part, "minLength", 0) || len > sc_count(s, part, "maxLength", UINT32_MAX)) return false;
-  sc_conj conj = {.n = 1, .v = {part}};
-  if (sc_get(s, schema, "pattern") == MTX_JSON_NONE && sc_get(s, schema, "format") == MTX_JSON_NONE) return true;
-  bool ok;
-  mtx_cdfa *d = sc_string_cdfa(s, &conj, &ok);
-  bool yes = !d || mtx_cdfa_match(d, sc_text(s, v), sc_node(s, v)->n_text);
-  mtx_cdfa_free(d);
-  return yes;
 }
 
 static bool holds_array(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
@@ -149,7 +133,7 @@ bool sc_holds(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
     if (!found) return false;
   }
   if ((type & (SC_INT | SC_NUM)) && !holds_number(s, v, schema)) return false;
-  if ((type & SC_STR) && !holds_string(s, v, schema)) return false;
+  if ((type & SC_STR) && !sc_holds_text(s, SC_PART(schema, SC_BASE), sc_text(s, v), sc_node(s, v)->n_text)) return false;
   if ((type & SC_ARR) && !holds_array(s, v, schema, depth)) return false;
   if ((type & SC_OBJ) && !holds_object(s, v, schema, depth)) return false;
   return holds_combined(s, v, schema, depth);

@@ -8,6 +8,7 @@
 
 #include "grammar/regex.h"
 #include "grammar/schema.h"
+#include "grammar/text.h"
 
 // ---- strings without content rules ----------------------------------------------------------
 
@@ -61,65 +62,6 @@ static mtx_gx counted_string(mtx_sc *s, uint32_t min, uint32_t max) {
   return x;
 }
 
-// ---- formats -----------------------------------------------------------------------------------
-
-#define YEAR "(?:[1-9]\\d{3}|0[1-9]\\d\\d|00[1-9]\\d|000[1-9])"
-#define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
-#define DATE                                                                                                      \
-  "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))" \
-  "|" LEAP "-02-29)"
-#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?"
-#define ZONE "(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
-#define BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define IPV4 BYTE "\\." BYTE "\\." BYTE "\\." BYTE
-#define H16 "[0-9A-Fa-f]{1,4}"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-#define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define LOCAL ATEXT "(?:\\." ATEXT ")*"
-#define H16S(min, max) "(?:" H16 ":){" #min "," #max "}"
-#define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"
-// RFC 3986's IPv6address: the "::" stands for at least one group of 16 bits.
-#define IPV6                                                                                                        \
-  "(?:" H16S(6, 6) LS32 "|::" H16S(0, 5) LS32 "|" H16 "::" H16S(0, 4) LS32 "|" H16S(0, 1) H16 "::" H16S(0, 3) LS32    \
-  "|" H16S(0, 2) H16 "::" H16S(0, 2) LS32 "|" H16S(0, 3) H16 "::" H16S(0, 1) LS32 "|" H16S(0, 4) H16 "::" LS32       \
-  "|" H16S(0, 5) H16 "::" H16 "|" H16S(0, 6) H16 "::|::" H16 "|::)"
-#define PLAIN "A-Za-z0-9._~!$&'()*+,;=\\-"
-#define PERCENT "%[0-9A-Fa-f]{2}"
-#define PCHAR "(?:[" PLAIN ":@]|" PERCENT ")"
-#define AUTHORITY "(?:(?:[" PLAIN ":]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" PLAIN "]|" PERCENT ")*)(?::\\d*)?"
-#define AFTER_PATH "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
-#define WITH_AUTHORITY "//" AUTHORITY "(?:/" PCHAR "*)*"
-#define ABSOLUTE "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
-#define SEGMENTS "(?:/" PCHAR "*)*"
-
-// RFC 3339 (dates), 4122 (uuid), 5321 (e-mail; no quoted local parts, a weak model would
-// not find out of them), 1123 (host names), 2673/4291 (addresses), 3986 (URIs), 6901 (pointers).
-static const struct {
-  const char *name, *pattern;
-} formats[] = {
-    {"date", "^" DATE "$"},
-    {"time", "^" TIME ZONE "$"},
-    {"date-time", "^" DATE "T" TIME ZONE "$"},
-    {"uuid", "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"},
-    {"email", "^" LOCAL "@(?:" LABEL "(?:\\." LABEL ")*|\\[(?:" IPV4 "|IPv6:" IPV6 ")\\])$"},
-    {"hostname", "^" LABEL "(?:\\." LABEL ")*$"},
-    {"ipv4", "^" IPV4 "$"},
-    {"ipv6", "^" IPV6 "$"},
-    {"uri", "^" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?" AFTER_PATH "$"},
-    {"uri-reference", "^(?:" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?|" WITH_AUTHORITY "|" ABSOLUTE
-                      "|(?:[" PLAIN "@]|" PERCENT ")+" SEGMENTS ")?" AFTER_PATH "$"},
-    {"json-pointer", "^(?:/(?:[^~/]|~[01])*)*$"},
-    {"duration", "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?"
-                 "|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
-};
-
-static const char *format_pattern(const char *name) {
-  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-    if (!strcmp(name, formats[i].name)) return formats[i].pattern;
-  return NULL;
-}
-
 // ---- strings with content rules --------------------------------------------------------------------
 
 static bool parse_pattern(mtx_sc *s, uint32_t node, const char *p, size_t n, mtx_regex *re) {
@@ -148,6 +90,7 @@ typedef struct {
     const char *text;
     size_t len;
   } re[2 * SC_MAX_PARTS];
+  const sc_format *format;     // of the last of them
 } string_rules;
 
 static void add_rule(string_rules *r, uint32_t node, const char *text, size_t len) {
@@ -160,6 +103,7 @@ static void add_rule(string_rules *r, uint32_t node, const char *text, size_t le
 static void gather_string(mtx_sc *s, const sc_conj *c, string_rules *r) {
   r->min = r->n = 0;
   r->max = UINT32_MAX;
+  r->format = NULL;
   for (uint32_t i = 0; i < c->n; i++) {
     uint32_t min = sc_count(s, c->v[i], "minLength", 0), max = sc_count(s, c->v[i], "maxLength", UINT32_MAX);
     if (min > r->min) r->min = min;
@@ -170,9 +114,9 @@ static void gather_string(mtx_sc *s, const sc_conj *c, string_rules *r) {
     else if (p != MTX_JSON_NONE)
       sc_fail(s, MTX_EFORMAT, p, "pattern must be a string");
     if (f != MTX_JSON_NONE && sc_node(s, f)->kind == MTX_JSON_STRING) {
-      const char *text = format_pattern(sc_text(s, f));
-      if (text)
-        add_rule(r, f, text, strlen(text));
+      r->format = sc_find_format(sc_text(s, f));
+      if (r->format)
+        add_rule(r, f, r->format->pattern, strlen(r->format->pattern));
       else
         sc_unenforced(s, f, "format", "this format is not known");
     }
@@ -306,12 +250,18 @@ static bool has_large_count(const mtx_regex *re) {
   return false;
 }
 
+// The bound that a format's pattern does not count.
+static void bound_format(string_rules *r) {
+  if (r->format && r->format->max && r->format->max < r->max) r->max = r->format->max;
+}
+
 mtx_gx sc_string(mtx_sc *s, const sc_conj *c) {
   string_rules r;
   gather_string(s, c, &r);
   if (s->b->code) return MTX_GX_NEVER;
   if (r.n == 0) return counted_string(s, r.min, r.max);
   if (r.n == 1 && r.min == 0 && r.max == UINT32_MAX) {
+    if (r.format && r.format->max) return quoted(s, sc_host_format(s, r.format));
     mtx_regex re;
     mtx_gx x;
     if (!parse_pattern(s, r.re[0].node, r.re[0].text, r.re[0].len, &re)) return MTX_GX_NEVER;
@@ -319,6 +269,7 @@ mtx_gx sc_string(mtx_sc *s, const sc_conj *c) {
     mtx_regex_fini(&re);
     if (loops) return quoted(s, x);
   }
+  bound_format(&r);
   bool ok;
   mtx_cdfa *d = content_cdfa(s, &r, &ok);
   if (!ok) {
@@ -331,6 +282,7 @@ mtx_gx sc_string(mtx_sc *s, const sc_conj *c) {
 mtx_cdfa *sc_string_cdfa(mtx_sc *s, const sc_conj *c, bool *ok) {
   string_rules r;
   gather_string(s, c, &r);
+  bound_format(&r);
   mtx_cdfa *d = content_cdfa(s, &r, ok);
   if (!*ok || (r.min == 0 && r.max == UINT32_MAX)) return d;
   mtx_cdfa *len = (r.max == UINT32_MAX ? r.min : r.max) <= 1000 ? mtx_cdfa_length(r.min, r.max) : NULL;
@@ -340,4 +292,19 @@ mtx_cdfa *sc_string_cdfa(mtx_sc *s, const sc_conj *c, bool *ok) {
   mtx_cdfa_free(d);
   mtx_cdfa_free(len);
   return both;
+}
+
+bool sc_holds_text(mtx_sc *s, uint32_t part, const char *text, size_t n) {
+  const sc_conj c = {.n = 1, .v = {part}};
+  string_rules r;
+  uint32_t len = 0, cp;
+  gather_string(s, &c, &r);
+  bound_format(&r);
+  for (size_t at = 0, k; at < n && (k = mtx_utf8_get(text + at, n - at, &cp)); at += k) len++;
+  if (len < r.min || len > r.max) return false;
+  bool ok;
+  mtx_cdfa *d = content_cdfa(s, &r, &ok);
+  const bool holds = !d || mtx_cdfa_match(d, text, n);
+  mtx_cdfa_free(d);
+  return holds;
 }

@@ -145,6 +145,9 @@ static const mask_case cases[] = {
      "{\"type\":\"object\",\"properties\":{\"query\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":60},\"since\":{\"type\":\"string\",\"format\":\"date\"},\"lang\":{\"type\":\"string\",\"pattern\":\"^[a-z]{2}$\"},"
      "\"id\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9_-]{1,64}$\"},\"limit\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1}},\"required\":[\"query\"]}",
      "{\"query\": \"stories about the sea and the land in the north\", \"since\": \"2024-02-29\", \"lang\": \"en\", \"id\": \"an-id_0123456789-of-this-one\", \"limit\": 0.25}", false},
+    {"contact with formats",
+     OBJECT("\"email\":{\"type\":\"string\",\"format\":\"email\"},\"host\":{\"type\":\"string\",\"format\":\"hostname\"}", "\"email\",\"host\""),
+     "{\"email\": \"someone.at.home@mail.example-company.co.uk\", \"host\": \"build-server.internal.example.org\"}", false},
     {"one of three tools",
      "{\"anyOf\":["
      OBJECT("\"name\":{\"const\":\"run_command\"},\"arguments\":" OBJECT("\"command\":{\"type\":\"array\",\"items\":" STR ",\"minItems\":1},\"cwd\":" STR ",\"timeout_ms\":{\"type\":\"integer\"}", "\"command\""), "\"name\",\"arguments\"") ","

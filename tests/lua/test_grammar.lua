@@ -76,6 +76,21 @@ function TestCompile:test_schema_options()
   lu.assertErrorMsgContains("true or false", G.schema, "true", { strict = 1 })
 end
 
+function TestCompile:test_host_names()
+  local host, mail = G.schema('{"type":"string","format":"hostname"}'), G.schema('{"type":"string","format":"email"}')
+  lu.assertEquals({ #host:warnings(), #mail:warnings() }, { 0, 0 })
+  local function label(n) return ("a"):rep(n) end
+  local function of(n_labels, n) return (label(n) .. "."):rep(n_labels):sub(1, -2) end
+  for name, taken in pairs({ [of(15, 15)] = true, [of(3, 63)] = true, [of(3, 63) .. "." .. of(3, 15)] = true, [label(64)] = false,
+    [of(4, 63)] = false, [of(127, 1) .. ".aa"] = false, ["a--b.c"] = true, ["ab--c"] = false, ["x.xn--bcher-kva.de"] = false, ["ab-"] = false, ["-a"] = false,
+    ["a1-2.b"] = true, ["a..b"] = false }) do
+    lu.assertEquals(host:match('"' .. name .. '"') == "complete", taken, name)
+    lu.assertEquals(mail:match('"me.x@' .. name .. '"') == "complete", taken, name)
+  end
+  lu.assertEquals(G.schema('{"format":"hostname","enum":["a.b","a_b","' .. of(4, 63) .. '"]}'):match('"a_b"'), nil)
+  lu.assertEquals(G.schema('{"format":"hostname","maxLength":5}'):match('"a.b.cd"'), nil)
+end
+
 function TestCompile:test_warnings_and_strict()
   local text = '{"type":"array","uniqueItems":true,"contains":{"const":1}}'
   local w = G.schema(text):warnings()

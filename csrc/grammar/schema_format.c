@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+// The formats that strings are held to.
+#include <string.h>
+
+#include "grammar/regex.h"
+#include "grammar/schema.h"
+
+#define YEAR "(?:[1-9]\\d{3}|0[1-9]\\d\\d|00[1-9]\\d|000[1-9])"
+#define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
+#define DATE                                                                                                      \
+  "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))" \
+  "|" LEAP "-02-29)"
+#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,6})?"
+#define ZONE "(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define BYTE "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define IPV4 BYTE "\\." BYTE "\\." BYTE "\\." BYTE
+#define H16 "[0-9A-Fa-f]{1,4}"
+// A label of a host name, with min to max characters between the fourth and the last. Labels
+// with "--" in third place are of IDNA ("xn--...") and mean something only when decoded.
+#define ALNUM "[A-Za-z0-9]"
+#define LDH "[A-Za-z0-9-]"
+#define LONG_LABEL(min, max) ALNUM LDH "(?:" ALNUM LDH "|-" ALNUM ")" LDH "{" #min "," #max "}" ALNUM
+#define SHORT_LABEL(max) "(?:" ALNUM "(?:" LDH "{0,2}" ALNUM ")?|" LONG_LABEL(0, max) ")"
+#define LABEL SHORT_LABEL(58)
+#define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define LOCAL ATEXT "(?:\\." ATEXT ")*"
+#define H16S(min, max) "(?:" H16 ":){" #min "," #max "}"
+#define LS32 "(?:" H16 ":" H16 "|" IPV4 ")"
+// RFC 3986's IPv6address: the "::" stands for at least one group of 16 bits.
+#define IPV6                                                                                                        \
+  "(?:" H16S(6, 6) LS32 "|::" H16S(0, 5) LS32 "|" H16 "::" H16S(0, 4) LS32 "|" H16S(0, 1) H16 "::" H16S(0, 3) LS32    \
+  "|" H16S(0, 2) H16 "::" H16S(0, 2) LS32 "|" H16S(0, 3) H16 "::" H16S(0, 1) LS32 "|" H16S(0, 4) H16 "::" LS32       \
+  "|" H16S(0, 5) H16 "::" H16 "|" H16S(0, 6) H16 "::|::" H16 "|::)"
+#define PLAIN "A-Za-z0-9._~!$&'()*+,;=\\-"
+#define PERCENT "%[0-9A-Fa-f]{2}"
+#define PCHAR "(?:[" PLAIN ":@]|" PERCENT ")"
+#define AUTHORITY "(?:(?:[" PLAIN ":]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" PLAIN "]|" PERCENT ")*)(?::\\d*)?"
+#define AFTER_PATH "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
+#define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
+#define WITH_AUTHORITY "//" AUTHORITY "(?:/" PCHAR "*)*"
+#define ABSOLUTE "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
+#define SEGMENTS "(?:/" PCHAR "*)*"
+#define HOST LABEL "(?:\\." LABEL ")*"
+#define AT_ADDRESS LOCAL "@\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
+
+// RFC 3339 (dates), 4122 (uuid), 5321 (e-mail; no quoted local parts, a weak model would
+// not find out of them), 1123 (host names), 2673/4291 (addresses), 3986 (URIs), 6901 (pointers).
+static const sc_format formats[] = {
+    {.name = "date", .pattern = "^" DATE "$"},
+    {.name = "time", .pattern = "^" TIME ZONE "$"},
+    {.name = "date-time", .pattern = "^" DATE "T" TIME ZONE "$"},
+    {.name = "uuid", .pattern = "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"},
+    {.name = "email", .pattern = "^(?:" LOCAL "@" HOST "|" AT_ADDRESS ")$", .max = 254, .before_host = "^" LOCAL "@$", .or_else = "^" AT_ADDRESS "$"},
+    {.name = "hostname", .pattern = "^" HOST "$", .max = 253, .before_host = ""},
+    {.name = "ipv4", .pattern = "^" IPV4 "$"},
+    {.name = "ipv6", .pattern = "^" IPV6 "$"},
+    {.name = "uri", .pattern = "^" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?" AFTER_PATH "$"},
+    {.name = "uri-reference", .pattern = "^(?:" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?|" WITH_AUTHORITY "|" ABSOLUTE
+                      "|(?:[" PLAIN "@]|" PERCENT ")+" SEGMENTS ")?" AFTER_PATH "$"},
+    {.name = "json-pointer", .pattern = "^(?:/(?:[^~/]|~[01])*)*$"},
+    {.name = "duration", .pattern = "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?"
+                 "|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
+};
+
+const sc_format *sc_find_format(const char *name) {
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (!strcmp(name, formats[i].name)) return formats + i;
+  return NULL;
+}
+
+// ---- host names --------------------------------------------------------------------------------
+
+static mtx_gx pattern(mtx_sc *s, const char *text) {
+  mtx_regex re;
+  mtx_err err = {0};
+  mtx_code code = mtx_regex_parse(text, strlen(text), &re, &err);
+  if (code) {
+    mtx_gb_fail(s->b, code, 0, "%s", err.msg);
+    return MTX_GX_NEVER;
+  }
+  mtx_cdfa *d = mtx_regex_cdfa(&re);
+  mtx_regex_fini(&re);
+  return mtx_gx_dfa(s->b, d, true);
+}
+
+// A grammar counts one thing at a time, and here the characters of a label and those of the
+// name have their limits. So a label of up to 15 takes one of 15 places of 16 characters (its
+// point included), a longer one takes four: no name gets longer than 239 characters, and few
+// that are shorter than 253 cannot be written.
+#define PLACES 15
+#define PLACES_OF_LONG 4
+
+static mtx_gx host_name(mtx_sc *s) {
+  if (s->host) return s->host;
+  mtx_gb *b = s->b;
+  mtx_gx point = mtx_gx_lit(b, ".", 1), name[PLACES + 1] = {MTX_GX_NEVER};
+  mtx_gx size[2] = {pattern(s, "^" SHORT_LABEL(10) "$"), pattern(s, "^" LONG_LABEL(11, 58) "$")};
+  for (int i = 0; i < 2; i++) size[i] = mtx_gx_ref(b, mtx_gb_rule_of(b, size[i], "label"));
+  for (int left = 1; left <= PLACES; left++) {
+    mtx_gx x[2];
+    for (int i = 0; i < 2; i++) {
+      const int after = left - (i ? PLACES_OF_LONG : 1);
+      x[i] = after < 0 ? MTX_GX_NEVER : mtx_gx_cat2(b, size[i], mtx_gx_rep(b, mtx_gx_cat2(b, point, name[after]), 0, 1));
+    }
+    name[left] = mtx_gx_ref(b, mtx_gb_rule_of(b, mtx_gx_alt(b, x, 2), "host name"));
+  }
+  return s->host = name[PLACES];
+}
+
+mtx_gx sc_host_format(mtx_sc *s, const sc_format *f) {
+  if (!f->before_host) return MTX_GX_NEVER;
+  mtx_gx x = host_name(s);
+  if (*f->before_host) x = mtx_gx_cat2(s->b, pattern(s, f->before_host), x);
+  return f->or_else ? mtx_gx_alt2(s->b, x, pattern(s, f->or_else)) : x;
+}
