@@ -57,6 +57,46 @@ function TestCli:test_failures_exit_1_and_name_the_file()
   lu.assertStrContains(err, "README.md")
 end
 
+function TestCli:test_a_model_is_a_path_or_a_listed_name()
+  local function ids(out) return cjson.decode(out).ids end
+  local by_path = ids((run("tokenize " .. SMOL .. " hello --json")))
+  lu.assertTrue(#by_path > 0)
+  lu.assertEquals(ids((run("tokenize smollm2-135m-instruct.q4_1 hello --json"))), by_path)
+  lu.assertEquals(cjson.decode((run("info SmolLM2-135M-Instruct.Q4_1 --json"))).architecture, "llama")
+  local _, err, code = run("run no-such-model hi")
+  lu.assertEquals(code, 1)
+  lu.assertStrContains(err, "no-such-model")
+  lu.assertStrContains(err, "mtx list")
+end
+
+function TestCli:test_run_takes_what_a_modelfile_sets()
+  local dir = os.tmpname()
+  os.remove(dir)
+  assert(os.execute("mkdir " .. dir))
+  local file = assert(io.open(dir .. "/plain.modelfile", "w"))
+  file:write("FROM ", assert(require("luv").fs_realpath(SMOL)), "\nTEMPLATE \"\"\"{{ messages[0].role }}|{{ messages[1].content }}|{{ messages[-1].content }}\"\"\"\nSYSTEM be brief\n",
+    "MESSAGE user a river\nMESSAGE assistant runs\nPARAMETER temperature 0\nPARAMETER num_predict 3\nPARAMETER num_ctx 64\n")
+  file:close()
+  local function json_of(command)
+    local out, err, code = run(command .. " --json")
+    lu.assertEquals(code, 0, err)
+    return cjson.decode(out)
+  end
+  local env = "MTX_MODELS_DIR=" .. dir .. " "
+  local old = MTX
+  MTX = env .. MTX
+  local got = json_of("run plain 'the sea'")
+  local more = json_of("run plain 'the sea' -n 5")
+  MTX = old
+  os.execute("rm -r " .. dir)
+  local model = assert(require("mtx").load(SMOL, { template = "{{ messages[0].role }}|{{ messages[1].content }}|{{ messages[-1].content }}" }))
+  local messages = { { role = "system", content = "be brief" }, { role = "user", content = "a river" }, { role = "assistant", content = "runs" },
+    { role = "user", content = "the sea" } }
+  local want = assert(model:generate({ messages = messages, temperature = 0, max_tokens = 3 }))
+  model:close()
+  lu.assertEquals({ got.text, got.n_generated, got.n_prompt, more.n_generated }, { want.text, 3, #want.prompt_ids, 5 })
+end
+
 function TestCli:test_script_and_line()
   lu.assertEquals({ run("-e 'print(#arg, ...)' a b") }, { "2\ta\tb\n", "", 0 })
   local path = os.tmpname() .. ".lua"

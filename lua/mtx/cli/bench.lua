@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx bench`: prefill and decode speed of a model on this machine.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 local uv = require("luv")
 
@@ -108,7 +109,7 @@ end
 function bench.run(list)
   local values, code = args.start(bench, options, list)
   if not values then return code end
-  if not values.rest[1] then return args.misuse(bench, "which model? Give the path of a GGUF file") end
+  if not values.rest[1] then return args.misuse(bench, named.WHICH) end
   local model
   model, code = open.model(values.rest[1], values, { ctx = values.ctx or values.p + values.n + 16 })
   if not model then return code end

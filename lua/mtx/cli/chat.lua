@@ -107,6 +107,7 @@ end
 -- tools: what run.lua lends: values, base, answer, request_of, print_stats.
 function chat.run(model, tools)
   local state = { model = model, values = tools.values, base = tools.base, turns = {}, system = tools.values.system }
+  for _, m in ipairs(tools.values.first_turns or {}) do state.turns[#state.turns + 1] = m end
   local home = os.getenv("XDG_STATE_HOME") or os.getenv("HOME")
   local input = editor.new({
     history = home and (home .. "/.mtx_history"),

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx detokenize`: token ids to the exact bytes they stand for.
 local tokenizer = require("mtx.core").tokenizer
+local named = require("mtx.cli.named")
 local tok = require("mtx.tok")
 
 local detokenize = { summary = "token ids to text" }
@@ -56,7 +57,7 @@ function detokenize.run(args)
   if not o.model then return usage("no MODEL given") end
   if not o.given then return usage("no IDS given") end
   local t, text
-  t, message = tok.open(o.model)
+  t, message = tok.open((named.find(o.model)))
   if t then text, message = t:decode(o.ids, { special = not o.no_special, raw = o.raw }) end
   if not text then
     io.stderr:write("mtx detokenize: ", message, "\n")

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx embed`: vectors of texts.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 
 local embed = { name = "embed", summary = "embedding vectors of texts" }
@@ -22,7 +23,7 @@ function embed.run(list)
   local values, code = args.start(embed, options, list)
   if not values then return code end
   local path = table.remove(values.rest, 1)
-  if not path then return args.misuse(embed, "which model? Give the path of a GGUF file") end
+  if not path then return args.misuse(embed, named.WHICH) end
   local texts = values.rest
   if #texts == 0 then
     for line in io.lines() do texts[#texts + 1] = line end

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx generate`: one completion, for scripts: ids, text, logprobs, timings.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 local sampling = require("mtx.cli.sampling")
 
@@ -65,7 +66,7 @@ function generate.run(list)
   local values, code = args.start(generate, options, list)
   if not values then return code end
   local path = values.rest[1]
-  if not path then return args.misuse(generate, "which model? Give the path of a GGUF file") end
+  if not path then return args.misuse(generate, named.WHICH) end
   if not values.prompt == not values.tokens then return args.misuse(generate, "give either --prompt or --tokens") end
   local request, message = sampling.table(values, {})
   if not request then return args.misuse(generate, message) end

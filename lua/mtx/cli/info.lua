@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx info MODEL`: what a model file is, without loading its weights.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local term = require("mtx.cli.term")
 
 local info = { name = "info", summary = "what a model file holds and the memory it needs" }
@@ -119,8 +120,8 @@ end
 function info.run(list)
   local values, code = args.start(info, options, list)
   if not values then return code end
-  local path = values.rest[1]
-  if not path then return args.misuse(info, "which model? Give the path of a GGUF file") end
+  if not values.rest[1] then return args.misuse(info, named.WHICH) end
+  local path = named.find(values.rest[1])
   local core = require("mtx.core")
   local g, message = core.gguf.open(path, { vocab_only = true })
   if not g then return args.failure(message) end

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx logits`: raw logits of every token of a list, for comparing with other programs.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 
 local logits = { name = "logits", summary = "write the logits of given tokens to a file" }
@@ -23,7 +24,7 @@ in F32. No BOS is added.
 function logits.run(list)
   local values, code = args.start(logits, options, list)
   if not values then return code end
-  if not values.rest[1] then return args.misuse(logits, "which model? Give the path of a GGUF file") end
+  if not values.rest[1] then return args.misuse(logits, named.WHICH) end
   if not values.tokens or not values.output then return args.misuse(logits, "--tokens and -o are needed") end
   local ids = {}
   for word in values.tokens:gmatch("[^,%s]+") do

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Loading a model for a command: shared options, progress, warnings, errors.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local term = require("mtx.cli.term")
 
 local open = {}
@@ -13,8 +14,8 @@ open.options = {
   { name = "no-memory-check", kind = "flag", help = "load even when memory looks too small" },
 }
 
--- values as parsed -> model | nil, exit code (already said why). `extra` overrides.
-function open.model(path, values, extra)
+-- MODEL and values as parsed -> model | nil, exit code (already said why). `extra` overrides.
+function open.model(name, values, extra)
   local mtx = require("mtx")
   local bar = term.progress("loading")
   local opts = {
@@ -23,11 +24,15 @@ function open.model(path, values, extra)
     warn = function(line) io.stderr:write("mtx: warning: ", line, "\n") end,
   }
   for k, v in pairs(extra or {}) do opts[k] = v end
+  local path, manifest = named.find(name)
+  if manifest then
+    opts.template = opts.template or manifest.template
+    opts.ctx = opts.ctx or manifest.parameters and manifest.parameters.num_ctx
+  end
   local model, message = mtx.load(path, opts)
   bar(nil)
   if not model then
-    local uv, listed = require("luv"), "models/" .. path:gsub("%.gguf$", "") .. ".gguf"
-    if not uv.fs_stat(path) and uv.fs_stat(listed) then message = message .. "; there is " .. listed end
+    if not path:find("/", 1, true) and not path:find("%.gguf$") then message = message .. "; `mtx list` shows the models there are" end
     return nil, args.failure(message)
   end
   return model

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx perplexity`: how well a model predicts a text.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 
 local perplexity = { name = "perplexity", summary = "how well a model predicts a text file" }
@@ -26,7 +27,7 @@ function perplexity.run(list)
   local text, message = args.read(name)
   if not text then return args.failure(message) end
   local tok
-  tok, message = require("mtx.core").tokenizer.open(path)
+  tok, message = require("mtx.core").tokenizer.open((named.find(path)))
   if not tok then return args.failure(message) end
   local ids
   ids, message = tok:encode(text, { add_special = true })

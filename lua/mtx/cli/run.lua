@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx run MODEL [PROMPT]`: one answer, or a chat.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 local sampling = require("mtx.cli.sampling")
 local term = require("mtx.cli.term")
@@ -95,6 +96,7 @@ local function single(model, values, base, prompt)
   else
     local messages = {}
     if values.system then messages[1] = { role = "system", content = values.system } end
+    table.move(values.first_turns, 1, #values.first_turns, #messages + 1, messages)
     messages[#messages + 1] = { role = "user", content = prompt }
     request = request_of(values, base, messages)
   end
@@ -112,12 +114,31 @@ local function single(model, values, base, prompt)
   return 0
 end
 
+-- What a Modelfile sets holds where the command line says nothing.
+-- -> sampler table | nil, message
+local function settings(values, manifest)
+  local sampler = { temperature = 0.8, top_k = 40, top_p = 0.95, min_p = 0.05 }
+  manifest = manifest or {}
+  values.system = values.system or manifest.system
+  values.first_turns = manifest.messages or {}
+  for name, value in pairs(manifest.parameters or {}) do
+    if name == "stop" then
+      if #(values.stop or {}) == 0 then values.stop = value end
+    elseif name == "num_predict" then
+      values.n = values.n or value >= 0 and value or nil
+    elseif name ~= "num_ctx" then -- which open.model takes
+      sampler[name] = value
+    end
+  end
+  return sampling.table(values, sampler)
+end
+
 function run.run(list)
   local values, code = args.start(run, options, list)
   if not values then return code end
   local path = table.remove(values.rest, 1)
-  if not path then return args.misuse(run, "which model? Give the path of a GGUF file") end
-  local base, message = sampling.table(values, { temperature = 0.8, top_k = 40, top_p = 0.95, min_p = 0.05 })
+  if not path then return args.misuse(run, named.WHICH) end
+  local base, message = settings(values, select(2, named.find(path)))
   if not base then return args.misuse(run, message) end
   local prompt = #values.rest > 0 and table.concat(values.rest, " ") or nil
   local piped = piped_text()

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx template`: what a chat template makes of messages, byte for byte.
 local args = require("mtx.cli.args")
+local named = require("mtx.cli.named")
 local infile = require("mtx.infile")
 local json = require("mtx.json")
 local template = require("mtx.chat.template")
@@ -100,7 +101,8 @@ local function print_tokens(tok, text, spans)
   return 0
 end
 
-local function with_model(path, case, values)
+local function with_model(name, case, values)
+  local path = named.find(name)
   local core = require("mtx.core")
   local g, message = core.gguf.open(path, { vocab_only = true })
   if not g then return args.failure(message) end

@@ -5,6 +5,7 @@
 -- {"error":""} are promised to scripts. A vocabulary-only GGUF is enough.
 local tokenizer = require("mtx.core").tokenizer
 local infile = require("mtx.infile")
+local named = require("mtx.cli.named")
 local tok = require("mtx.tok")
 local cjson = require("cjson.safe").new()
 
@@ -121,7 +122,7 @@ function tokenize.run(args)
   local t
   if o.batch then
     if o[2] then return usage("--batch takes no TEXT") end
-    t, message = tok.open(o[1])
+    t, message = tok.open((named.find(o[1])))
     if not t then return fail(message) end
     return run_batch(t, o.batch)
   end
@@ -130,7 +131,7 @@ function tokenize.run(args)
   if message then return fail(message) end
   if not text then return usage("no TEXT given") end
   if o[3] then return usage("more than one TEXT; put it in quotes") end
-  t, message = tok.open(o[1])
+  t, message = tok.open((named.find(o[1])))
   if not t then return fail(message) end
   local ids
   ids, message = encode(t, text, { add_special = o.add_special, parse_special = o.parse_special })
