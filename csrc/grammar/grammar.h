@@ -126,7 +126,6 @@ typedef struct mtx_matcher_opts {
 // Takes its own references on both.
 mtx_code mtx_matcher_new(mtx_grammar *g, mtx_vocab_trie *trie, const mtx_matcher_opts *opts,
                          mtx_matcher **out, mtx_err *err);
-mtx_code mtx_matcher_clone(const mtx_matcher *m, mtx_matcher **out, mtx_err *err);
 void mtx_matcher_free(mtx_matcher *m);  // NULL is fine
 
 // Writes one bit per token, bit i%64 of bits[i/64]; (n_tokens + 63) / 64 words.

@@ -68,32 +68,6 @@ fail:
   return mtx_fail(err, code, "out of memory");
 }
 
-mtx_code mtx_matcher_clone(const mtx_matcher *m, mtx_matcher **out, mtx_err *err) {
-  *out = NULL;
-  mtx_matcher *c = calloc(1, sizeof *c);
-  if (!c) return mtx_fail(err, MTX_ENOMEM, "out of memory");
-  c->g = mtx_grammar_ref(m->g);
-  if (m->trie) c->trie = mtx_vocab_trie_ref(m->trie);
-  if (m->cache) {
-    atomic_fetch_add(&m->cache->refs_held, 1);
-    c->cache = m->cache;
-  }
-  c->collect_at = m->collect_at;
-  c->empty_ok = m->empty_ok;
-  c->finished = m->finished;
-  c->start_rule = m->start_rule;
-  bool ok = !gr_stacks_copy(&c->stacks, &m->stacks) && MTX_VEC_GROW(&c->cur, v, m->cur.n_v + 16, 1u << 20) &&
-            (!m->trigger || (c->trigger = mtx_trigger_copy(m->trigger)));
-  if (!ok) {
-    mtx_matcher_free(c);
-    return mtx_fail(err, MTX_ENOMEM, "out of memory");
-  }
-  memcpy(c->cur.v, m->cur.v, m->cur.n_v * sizeof *m->cur.v);
-  c->cur.n_v = m->cur.n_v;
-  *out = c;
-  return MTX_OK;
-}
-
 // ---- moving on ---------------------------------------------------------------------------
 
 mtx_code mtx_matcher_too_ambiguous(mtx_code code, mtx_err *err) {
@@ -132,20 +106,33 @@ static void leave_grammar(mtx_matcher *m) {
   m->empty_ok = false;
 }
 
+// One byte while the opening text may still come: it and a text of the grammar are followed side
+// by side until one is ruled out. False: the byte cannot come here, nothing has changed.
+static bool choose_byte(mtx_matcher *m, char c) {
+  const mtx_trigger_state before = mtx_trigger_save(m->trigger);
+  size_t taken;
+  const mtx_opening opening = mtx_trigger_open(m->trigger, &c, 1, &taken);
+  m->stacks.status = MTX_OK;
+  if (opening == MTX_OPENING_WHOLE) {
+    start_set(m);
+  } else if (run_bytes(m, &m->cur, &c, 1)) {
+    m->empty_ok = false;
+  } else if (opening == MTX_OPENING_PART) {
+    leave_grammar(m);
+  } else {
+    mtx_trigger_restore(m->trigger, before);
+    return false;
+  }
+  return true;
+}
+
 mtx_code mtx_matcher_accept_bytes(mtx_matcher *m, const char *bytes, size_t len, size_t *n_ok, mtx_err *err) {
   size_t at = 0;
   if (n_ok) *n_ok = 0;
-  if (m->trigger && mtx_trigger_choosing(m->trigger)) {
-    switch (mtx_trigger_open(m->trigger, bytes, len, &at)) {
-      case MTX_OPENING_WHOLE: start_set(m); break;
-      case MTX_OPENING_PART:
-        if (run_bytes(m, &m->cur, bytes, len) < len) leave_grammar(m);
-        m->empty_ok = false;
-        if (n_ok) *n_ok = len;
-        return m->stacks.status ? mtx_matcher_too_ambiguous(m->stacks.status, err) : MTX_OK;
-      case MTX_OPENING_BLANK:
-      case MTX_OPENING_NO: break;
-    }
+  while (at < len && !m->finished && m->trigger && mtx_trigger_choosing(m->trigger) && choose_byte(m, bytes[at])) {
+    at++;
+    if (n_ok) *n_ok = at;
+    if (m->stacks.status) return mtx_matcher_too_ambiguous(m->stacks.status, err);
   }
   if (m->trigger && mtx_trigger_waiting(m->trigger)) at += mtx_trigger_feed(m->trigger, bytes + at, len - at);
   while (at < len) {

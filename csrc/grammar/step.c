@@ -51,22 +51,6 @@ void gr_stacks_fini(gr_stacks *s) {
   memset(s, 0, sizeof *s);
 }
 
-mtx_code gr_stacks_copy(gr_stacks *dst, const gr_stacks *src) {
-  memset(dst, 0, sizeof *dst);
-  dst->g = src->g;
-  if (!MTX_VEC_GROW(dst, nodes, src->n_nodes, MAX_NODES)) return MTX_ENOMEM;
-  memcpy(dst->nodes, src->nodes, src->n_nodes * sizeof *src->nodes);
-  dst->n_nodes = src->n_nodes;
-  dst->hash = malloc(src->n_hash * sizeof *src->hash);
-  if (!dst->hash) {
-    gr_stacks_fini(dst);
-    return MTX_ENOMEM;
-  }
-  memcpy(dst->hash, src->hash, src->n_hash * sizeof *src->hash);
-  dst->n_hash = src->n_hash;
-  return MTX_OK;
-}
-
 // Slots are emptied in the reverse order of insertion, which is what makes
 // emptying safe under linear probing.
 void gr_stacks_truncate(gr_stacks *s, uint32_t n) {

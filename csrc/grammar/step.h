@@ -44,7 +44,6 @@ typedef struct {
 
 mtx_code gr_stacks_init(gr_stacks *s, const mtx_grammar *g);
 void gr_stacks_fini(gr_stacks *s);
-mtx_code gr_stacks_copy(gr_stacks *dst, const gr_stacks *src);
 void gr_stacks_truncate(gr_stacks *s, uint32_t n_nodes);
 // Drops nodes no position of set[0..n) stands on; renumbers the set.
 void gr_stacks_collect(gr_stacks *s, gr_cfg *set, uint32_t n);

@@ -96,25 +96,6 @@ mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, const mtx_vocab_trie *v, 
   return MTX_OK;
 }
 
-mtx_trigger *mtx_trigger_copy(const mtx_trigger *o) {
-  mtx_trigger *t = calloc(1, sizeof *t);
-  if (!t) return NULL;
-  t->n = o->n;
-  t->optional = o->optional;
-  t->s = o->s;
-  t->opens_whole = o->opens_whole;
-  if (o->opening && !set_opening(t, o->opening, o->n_opening)) {
-    free(t);
-    return NULL;
-  }
-  for (uint32_t i = 0; i < t->n; i++)
-    if (!set_text(t, i, o->text[i], o->len[i])) {
-      mtx_trigger_free(t);
-      return NULL;
-    }
-  return t;
-}
-
 void mtx_trigger_free(mtx_trigger *t) {
   if (!t) return;
   for (uint32_t i = 0; i < t->n; i++) {

@@ -22,7 +22,6 @@ typedef struct {
 
 // v: the vocabulary, or NULL.
 mtx_code mtx_trigger_new(const mtx_matcher_opts *opts, const mtx_vocab_trie *v, mtx_trigger **out, mtx_err *err);
-mtx_trigger *mtx_trigger_copy(const mtx_trigger *t);  // NULL: out of memory
 void mtx_trigger_free(mtx_trigger *t);
 
 bool mtx_trigger_choosing(const mtx_trigger *t);
