@@ -19,6 +19,7 @@ static const luaL_Reg OPENERS[] = {
   {"sampler", mtx_bind_sampler},
   {"model", mtx_bind_model_open},
   {"engine", mtx_bind_engine_open},
+  {"trim_prompts", mtx_bind_trim_prompts},
 };
 
 int mtx_bind_fail(lua_State *L, const mtx_err *err) {

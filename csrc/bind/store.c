@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
 // engine:save_prefix, load_prefix, forget_prefix: the prefix index to files and back.
+// engine:set_disk, mtx.core.trim_prompts: the folder where it outlives its engine.
 #include <string.h>
 
 #include "bind/core.h"
 #include "bind/engine.h"
 #include "bind/options.h"
+#include "engine/disk.h"
 
 // save_prefix(key, ids, path) -> tokens saved, bytes of the file | nil, message, code
 int mtx_bind_engine_save_prefix(lua_State *L) {
@@ -72,5 +74,21 @@ int mtx_bind_engine_set_disk(lua_State *L) {
   mtx_err err;
   if (mtx_engine_set_disk(e->engine, dir, (uint64_t)bytes, ttl, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   lua_pushboolean(L, 1);
+  return 1;
+}
+
+// trim_prompts(dir, budget_bytes, ttl_s) -> files that are left, their bytes
+static int l_trim_prompts(lua_State *L) {
+  const char *dir = luaL_checkstring(L, 1);
+  const lua_Integer budget = luaL_checkinteger(L, 2);
+  luaL_argcheck(L, budget >= 0, 2, "the budget must not be negative");
+  const mtx_disk_use use = mtx_disk_trim(dir, (uint64_t)budget, luaL_checknumber(L, 3));
+  lua_pushinteger(L, use.n_files);
+  lua_pushinteger(L, (lua_Integer)use.bytes);
+  return 2;
+}
+
+int mtx_bind_trim_prompts(lua_State *L) {
+  lua_pushcfunction(L, l_trim_prompts);
   return 1;
 }

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
@@ -18,8 +17,6 @@ enum {
   WORTH = 64,         // tokens that reading a file must save, or that make one worth writing
   MAX_FILES = 4096,   // files of one model that are looked at
 };
-
-#define SUFFIX ".mtxstate"
 
 typedef struct { char *path, *key; int32_t *tokens; int64_t n; } entry;
 
@@ -60,10 +57,8 @@ void mtx_disk_close(mtx_disk *d) {
 }
 
 static char *path_of(const mtx_disk *d, const char *name) {
-  size_t n = strlen(d->dir) + strlen(name) + 2;
-  char *path = malloc(n);
-  if (path) snprintf(path, n, "%s/%s", d->dir, name);
-  return path;
+  char *path;
+  return asprintf(&path, "%s/%s", d->dir, name) < 0 ? NULL : path;
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -104,7 +99,7 @@ static void scan(mtx_disk *d) {
   DIR *dir = opendir(d->dir);
   if (!dir) return;
   for (struct dirent *f; (f = readdir(dir));) {
-    if (strncmp(f->d_name, prefix, strlen(prefix)) || !ends_with(f->d_name, SUFFIX)) continue;
+    if (strncmp(f->d_name, prefix, strlen(prefix)) || !ends_with(f->d_name, MTX_DISK_SUFFIX)) continue;
     char *path = path_of(d, f->d_name);
     if (path) look_at(d, path);
   }
@@ -170,46 +165,8 @@ void mtx_disk_forget(mtx_disk *d, const char *key, const int32_t *tokens, int64_
 
 // ---- writing ---------------------------------------------------------------------------
 
-typedef struct { char *path; uint64_t bytes; double age; } file;
-
-static int by_age(const void *a, const void *b) {
-  double x = ((const file *)a)->age, y = ((const file *)b)->age;
-  return x > y ? -1 : x < y;
-}
-
-// Removes files that are too old, then the oldest, until `need` more bytes fit; false when they cannot.
 static bool make_space(const mtx_disk *d, uint64_t need) {
-  file *f = NULL;
-  size_t n = 0, cap = 0;
-  uint64_t total = 0;
-  time_t now = time(NULL);
-  DIR *dir = opendir(d->dir);
-  if (!dir) return false;
-  for (struct dirent *x; (x = readdir(dir));) {
-    struct stat st;
-    bool part = ends_with(x->d_name, ".part") && strstr(x->d_name, SUFFIX ".");
-    if (!part && !ends_with(x->d_name, SUFFIX)) continue;
-    char *path = path_of(d, x->d_name);
-    if (!path || stat(path, &st) || mtx_grow(&f, &cap, n + 1, sizeof *f, NULL)) {
-      free(path);
-      continue;
-    }
-    double age = difftime(now, st.st_mtime);
-    if (age > d->ttl || (part && age > 3600)) {  // a writer that died left a part
-      unlink(path);
-      free(path);
-      continue;
-    }
-    f[n++] = (file){path, (uint64_t)st.st_size, age};
-    total += (uint64_t)st.st_size;
-  }
-  closedir(dir);
-  if (n) qsort(f, n, sizeof *f, by_age);
-  for (size_t i = 0; i < n && total + need > d->budget && need <= d->budget; i++)
-    if (!unlink(f[i].path)) total -= f[i].bytes;
-  for (size_t i = 0; i < n; i++) free(f[i].path);
-  free(f);
-  return total + need <= d->budget;
+  return need <= d->budget && mtx_disk_trim(d->dir, d->budget - need, d->ttl).bytes <= d->budget - need;
 }
 
 static bool put(void *f, const void *bytes, uint64_t n) { return fwrite(bytes, 1, n, f) == n; }
@@ -249,7 +206,7 @@ static bool store_one(void *ctx, const char *key, const int32_t *tokens, int64_t
   struct stat st;
   char name[64];
   if (mtx_prefix_take(d->prefix, key, tokens, n, &seq, &kept, NULL)) return false;
-  snprintf(name, sizeof name, "%016llx-%016llx" SUFFIX, (unsigned long long)d->who.model, (unsigned long long)name_of(key, tokens, kept));
+  snprintf(name, sizeof name, "%016llx-%016llx" MTX_DISK_SUFFIX, (unsigned long long)d->who.model, (unsigned long long)name_of(key, tokens, kept));
   char *path = path_of(d, name);
   bool go_on = path != NULL;
   if (path && kept >= WORTH && !stat(path, &st)) {
@@ -274,6 +231,6 @@ static bool store_one(void *ctx, const char *key, const int32_t *tokens, int64_t
 void mtx_disk_store(mtx_disk *d) {
   if (!d->scanned) scan(d);
   d->written = 0;
-  make_space(d, 0);
+  mtx_disk_trim(d->dir, d->budget, d->ttl);
   mtx_prefix_each(d->prefix, store_one, d);
 }

@@ -207,6 +207,14 @@ function TestCli:test_repl_prints_values()
   lu.assertEquals(out, '2\n{ 1, x = "y" }\n1\n2\ntensor 1 x 2 {1, 2}\n')
 end
 
+-- A file that does not name its type goes by its tensors.
+function TestCli:test_list_names_the_quantization()
+  local listed = run("list --models-dir models")
+  for name, type in pairs({ minilm = "F32", ["gemma3-270m-q4_k_m"] = "Q4_K_M", ["SmolLM2-135M-Instruct.Q4_1"] = "Q4_1" }) do
+    lu.assertStrMatches((listed:match("\n(" .. name:gsub("%p", "%%%0") .. ":latest[^\n]*)")), ".* " .. type .. " .*")
+  end
+end
+
 function TestCli:test_info_json()
   local info = cjson.decode((run("info " .. SMOL .. " --json")))
   lu.assertEquals({ info.architecture, info.layers, info.vocabulary, info.context_length }, { "llama", 30, 49152, 8192 })

@@ -136,6 +136,7 @@ function TestAdmin:test_cache_persistence()
   write("0123-aa.mtxstate", 700000)
   write("0123-bb.mtxstate", 200000)
   write("keep.txt", 10)
+  write("mine.mtxstate", 10) -- a slot that the user saved
   lu.assertEquals({ get(url).json.files, get(url).json.used_bytes }, { 2, 900000 })
   require("luv").fs_utime(dir .. "/0123-aa.mtxstate", 5, 5)
   lu.assertEquals(put({ ttl_hours = 2 }).json, { enabled = true, budget_mb = 1, ttl_hours = 2, files = 1, used_bytes = 200000 })
@@ -150,6 +151,7 @@ function TestAdmin:test_cache_persistence()
   write("0123-dd.mtxstate", 9)
   lu.assertEquals(put({ enabled = false }).json, { enabled = false, budget_mb = 0, ttl_hours = 2, files = 0, used_bytes = 0 })
   lu.assertNotNil(require("luv").fs_stat(dir .. "/keep.txt"))
+  lu.assertNotNil(require("luv").fs_stat(dir .. "/mine.mtxstate"))
 end
 
 function TestAdmin:test_health_lists_and_refusals()

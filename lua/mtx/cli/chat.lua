@@ -4,6 +4,7 @@ local editor = require("mtx.cli.editor")
 local infile = require("mtx.infile")
 local json = require("mtx.json")
 local sampling = require("mtx.cli.sampling")
+local sorted_keys = require("mtx.sorted_keys")
 local term = require("mtx.cli.term")
 
 local chat = {}
@@ -43,10 +44,7 @@ function COMMANDS.system(state, text)
 end
 
 function COMMANDS.show(state)
-  local names = {}
-  for name in pairs(state.base) do names[#names + 1] = name end
-  table.sort(names)
-  for _, name in ipairs(names) do say(name .. " " .. tostring(state.base[name])) end
+  for _, name in ipairs(sorted_keys(state.base)) do say(name .. " " .. tostring(state.base[name])) end
   if state.values.n then say("n " .. state.values.n) end
 end
 

@@ -2,6 +2,7 @@
 -- `mtx info MODEL`: what a model file is, without loading its weights.
 local args = require("mtx.cli.args")
 local named = require("mtx.cli.named")
+local quantization = require("mtx.model.quantization")
 local term = require("mtx.cli.term")
 
 local info = { name = "info", summary = "what a model file holds and the memory it needs" }
@@ -19,19 +20,6 @@ Shows architecture, parameters, quantisation mix, context length, tokenizer and
 chat template of a GGUF file, and the memory it will need. Reads the header only.
 
 ]=] .. args.help(options)
-
-local function mix_of(tensors)
-  local bytes, total, names = {}, 0, {}
-  for _, t in ipairs(tensors) do
-    if not bytes[t.type] then names[#names + 1] = t.type end
-    bytes[t.type] = (bytes[t.type] or 0) + t.bytes
-    total = total + t.bytes
-  end
-  table.sort(names, function(a, b) return bytes[a] > bytes[b] end)
-  local mix = {}
-  for i, name in ipairs(names) do mix[i] = { type = name, bytes = bytes[name], share = bytes[name] / math.max(total, 1) } end
-  return mix
-end
 
 local function elements(t)
   local n = 1
@@ -65,7 +53,7 @@ local function describe(path, g)
   local per_token = kv_bytes_per_token(get, arch)
   local n_ctx = math.min(ctx, 4096)
   return {
-    path = path, name = get("general.name"), architecture = arch, parameters = n_params, quantization = mix_of(tensors), tensors = #tensors,
+    path = path, name = get("general.name"), architecture = arch, parameters = n_params, quantization = quantization.mix(tensors), tensors = #tensors,
     context_length = ctx, embedding_length = get(arch .. ".embedding_length"), layers = get(arch .. ".block_count"),
     vocabulary = tokens and #tokens, tokenizer = get("tokenizer.ggml.model"), pre_tokenizer = get("tokenizer.ggml.pre"),
     chat_template = template and #template or 0, license = get("general.license"),

@@ -216,6 +216,11 @@ function engine:forget_prefix(key, ids) end
 function engine:set_disk(options) end
 function engine:close() end
 
+---Of such a folder: removes files that were last used more than ttl_s seconds ago, then those used longest ago
+---until budget_bytes are not exceeded.
+---@return integer n_files, integer bytes that are left
+function core.trim_prompts(dir, budget_bytes, ttl_s) end
+
 ---@class mtx.session
 local session = {}
 ---Evaluates ids behind the session's; logits of the last, or {all = true} one row each.

@@ -4,6 +4,7 @@
 local breakers = require("mtx.model.breakers")
 local core = require("mtx.core")
 local guidance = require("mtx.model.guidance")
+local quantization = require("mtx.model.quantization")
 
 local Model = {}
 Model.__index = Model
@@ -87,16 +88,6 @@ end
 -- model:metadata(key) -> value of the file's metadata, or nil.
 function Model:metadata(key) return (metadata(self):metadata(key)) end
 
--- The tensor type that holds most of the file's bytes.
-local function main_type(g)
-  local bytes, best = {}, nil
-  for _, t in ipairs(g:tensors()) do
-    bytes[t.type] = (bytes[t.type] or 0) + t.bytes
-    if not best or bytes[t.type] > bytes[best] then best = t.type end
-  end
-  return best
-end
-
 -- model:info() -> architecture, name, n_params, n_vocab, n_embd, n_layer, n_ctx_train, n_ctx, quantization,
 -- file_bytes, weight_bytes, resident_bytes, has_logits, pooling, chat_template, n_threads, tier, path
 function Model:info()
@@ -104,7 +95,7 @@ function Model:info()
   if not self.facts then
     local g = metadata(self)
     self.facts = {
-      name = g:metadata("general.name"), chat_template = g:metadata("tokenizer.chat_template"), quantization = main_type(g),
+      name = g:metadata("general.name"), chat_template = g:metadata("tokenizer.chat_template"), quantization = quantization.name(g:metadata("general.file_type"), g:tensors()),
       tokenizer = g:metadata("tokenizer.ggml.model"),
     }
   end

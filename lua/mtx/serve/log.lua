@@ -2,6 +2,7 @@
 -- Structured log lines on standard error: `time level event key=value ...`, or
 -- one JSON object per line. Values are escaped, so that no client text can
 -- start a line of its own or send control codes to a terminal.
+local sorted_keys = require("mtx.sorted_keys")
 local wire = require("mtx.api.wire")
 
 local log = {}
@@ -33,10 +34,7 @@ function log.new(options)
       return
     end
     local parts = { time, level, text_value(event) }
-    local keys = {}
-    for k in pairs(fields or {}) do keys[#keys + 1] = k end
-    table.sort(keys)
-    for _, k in ipairs(keys) do parts[#parts + 1] = k .. "=" .. text_value(fields[k]) end
+    for _, k in ipairs(sorted_keys(fields or {})) do parts[#parts + 1] = k .. "=" .. text_value(fields[k]) end
     out:write(table.concat(parts, " "), "\n")
   end })
 end

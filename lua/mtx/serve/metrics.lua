@@ -2,6 +2,8 @@
 -- Counters, gauges and histograms, printed in Prometheus's text format. Series
 -- are declared before use with their label sets bounded, so that no client can
 -- create series by sending odd values.
+local sorted_keys = require("mtx.sorted_keys")
+
 local metrics = {}
 
 local Metrics = {}
@@ -58,13 +60,6 @@ local function num(v)
   if math.type(v) == "integer" then return tostring(v) end
   if v == math.floor(v) and v > -1e15 and v < 1e15 then return string.format("%d", v) end
   return string.format("%.9g", v)
-end
-
-local function sorted_keys(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
 end
 
 function Metrics:text()

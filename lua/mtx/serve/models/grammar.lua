@@ -7,18 +7,12 @@ local check = require("mtx.api.check")
 local core = require("mtx.core")
 local json = require("mtx.json")
 local parse = require("mtx.parse")
+local sorted_keys = require("mtx.sorted_keys")
 
 local grammar = {}
 
 -- Compiled grammars kept per model.
 local KEEP = 64
-
-local function sorted(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
-end
 
 -- A schema for one call of this tool as bare JSON. Its definitions move to the root, where
 -- "#/$defs/..." looks for them.
@@ -76,7 +70,7 @@ local function compile(loaded, warn, kind, text, schemas)
     loaded.grammars = cache
   end
   local key = { kind, text }
-  for _, name in ipairs(schemas and sorted(schemas) or {}) do key[#key + 1] = name .. schemas[name] end
+  for _, name in ipairs(schemas and sorted_keys(schemas) or {}) do key[#key + 1] = name .. schemas[name] end
   key = table.concat(key, "\0")
   local g, message = cache.by_text[key], nil
   if g then return g end

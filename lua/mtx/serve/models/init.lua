@@ -11,22 +11,10 @@ local json = require("mtx.json")
 local parse = require("mtx.parse")
 local persistence = require("mtx.serve.models.persistence")
 local pool = require("mtx.serve.models.pool")
+local quantization = require("mtx.model.quantization")
 local render = require("mtx.serve.models.render")
 
 local models = {}
-
-local FILE_TYPES = { [0] = "F32", [1] = "F16", [2] = "Q4_0", [3] = "Q4_1", [7] = "Q8_0", [8] = "Q5_0", [9] = "Q5_1", [10] = "Q2_K",
-  [11] = "Q3_K_S", [12] = "Q3_K_M", [13] = "Q3_K_L", [14] = "Q4_K_S", [15] = "Q4_K_M", [16] = "Q5_K_S", [17] = "Q5_K_M", [18] = "Q6_K",
-  [19] = "IQ2_XXS", [20] = "IQ2_XS", [21] = "Q2_K_S", [22] = "IQ3_XS", [23] = "IQ3_XXS", [24] = "IQ1_S", [25] = "IQ4_NL", [26] = "IQ3_S",
-  [27] = "IQ3_M", [28] = "IQ2_S", [29] = "IQ2_M", [30] = "IQ4_XS", [31] = "IQ1_M", [32] = "BF16", [36] = "TQ1_0", [37] = "TQ2_0", [38] = "MXFP4" }
-
--- Names of the file types this build reads, sorted.
-function models.quantizations()
-  local out = {}
-  for _, name in pairs(FILE_TYPES) do out[#out + 1] = name end
-  table.sort(out)
-  return out
-end
 
 local POOLING = { [0] = "none", [1] = "mean", [2] = "cls", [3] = "last", [4] = "rank" }
 
@@ -54,7 +42,7 @@ function models.describe(path)
     n_params = n_params + n
   end
   local info = { architecture = arch, n_params = n_params, n_ctx_train = meta[arch .. ".context_length"], n_embd = meta[arch .. ".embedding_length"],
-    chat_template = meta["tokenizer.chat_template"], quantization = FILE_TYPES[meta["general.file_type"]] or "unknown",
+    chat_template = meta["tokenizer.chat_template"], quantization = quantization.name(meta["general.file_type"], g:tensors()),
     pooling = POOLING[meta[arch .. ".pooling_type"]], n_layer = meta[arch .. ".block_count"], format = "gguf", metadata = meta,
     tensors = tensors, vocab_type = VOCAB_TYPES[meta["tokenizer.ggml.model"]] or 0, n_vocab = meta[arch .. ".vocab_size"] or n_tokens }
   local n_head_kv, n_embd, n_head = meta[arch .. ".attention.head_count_kv"], info.n_embd, meta[arch .. ".attention.head_count"]

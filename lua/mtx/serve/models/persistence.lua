@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- The prompt cache on disk: where, how much, how long. The engines read and write the
+-- The prompt cache on disk: where, how much, how long. The engines read, write and remove the
 -- files (csrc/engine/disk.h); here are the settings, which a request may change and
--- which then outlast the server, and the count of what lies there.
+-- which then outlast the server.
 local uv = require("luv")
 local catalog = require("mtx.serve.models.catalog")
+local core = require("mtx.core")
 local json = require("mtx.json")
 
 local persistence = {}
@@ -57,44 +58,23 @@ function Cache:apply(engine)
   engine:set_disk(self.enabled and { dir = self.dir, budget_bytes = self.budget_mb << 20, ttl_s = self.ttl_hours * 3600 } or nil)
 end
 
--- Paths of the cache's files with their sizes and times.
-local function files(self)
-  local list, handle = {}, self.dir and uv.fs_scandir(self.dir)
-  while handle do
-    local name = uv.fs_scandir_next(handle)
-    if not name then break end
-    if name:find("^%x+%-%x+%.mtxstate") then
-      local stat = uv.fs_stat(self.dir .. "/" .. name)
-      if stat then list[#list + 1] = { path = self.dir .. "/" .. name, size = stat.size, time = stat.mtime.sec } end
-    end
-  end
-  return list
+-- Files and bytes that are left of the folder when its files may take `budget` bytes and lie unused for `ttl` seconds.
+local function trim(self, budget, ttl)
+  if not self.dir then return 0, 0 end
+  return core.trim_prompts(self.dir, budget, ttl)
 end
 
 -- The form of GET /api/cache/persistence.
 function Cache:status()
-  local n, bytes = 0, 0
-  for _, f in ipairs(files(self)) do n, bytes = n + 1, bytes + f.size end
+  local n, bytes = trim(self, math.maxinteger, math.huge)
   return { enabled = self.enabled, budget_mb = self.budget_mb, ttl_hours = self.ttl_hours, files = n, used_bytes = bytes }
 end
 
 -- Removes every file.
-function Cache:clear()
-  for _, f in ipairs(files(self)) do uv.fs_unlink(f.path) end
-end
+function Cache:clear() trim(self, 0, math.huge) end
 
 -- Removes what is too old, then the oldest, until the rest fits.
-function Cache:enforce()
-  local list, total = files(self), 0
-  table.sort(list, function(a, b) return a.time > b.time end)
-  for _, f in ipairs(list) do
-    if f.time + self.ttl_hours * 3600 < os.time() or total + f.size > self.budget_mb << 20 then
-      uv.fs_unlink(f.path)
-    else
-      total = total + f.size
-    end
-  end
-end
+function Cache:enforce() trim(self, self.budget_mb << 20, self.ttl_hours * 3600) end
 
 -- change: {enabled, budget_mb, ttl_hours}, each may be absent. -> true | nil, message
 function Cache:set(change)

@@ -4,7 +4,7 @@
 local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
 local core = require("mtx.core")
-local models = require("mtx.serve.models")
+local quantization = require("mtx.model.quantization")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -25,7 +25,7 @@ local function health(ctx)
     end
   end
   return wire.encode({ status = "ok", version = ctx.version, supported_architectures = all, moe_supported_architectures = moe,
-    vision_supported_architectures = list(), supported_quantizations = list(models.quantizations()) })
+    vision_supported_architectures = list(), supported_quantizations = list(quantization.names()) })
 end
 
 local function each_engine(ctx, f)

@@ -35,6 +35,7 @@ local routes = require("mtx.serve.routes")
 local sandbox = require("mtx.serve.script.sandbox")
 local script_fetch = require("mtx.serve.script.fetch")
 local script_file = require("mtx.serve.script.file")
+local sorted_keys = require("mtx.sorted_keys")
 local wire = require("mtx.api.wire")
 
 local script = {}
@@ -245,9 +246,7 @@ local texts
 -- What engine:submit takes as sampler_script for the script's sampler `name`. Raises Faults.
 function Script:sampler(name, options)
   if not self.state.samplers[name] then
-    local names = {}
-    for n in pairs(self.state.samplers) do names[#names + 1] = n end
-    table.sort(names)
+    local names = sorted_keys(self.state.samplers)
     check.fail(400, "no sampler is called " .. string.format("%q", name) .. "; the server's script has " .. (names[1] and table.concat(names, ", ") or "none"), { param = "sampler" })
   end
   texts = texts or { environment = own_text("environment"), state = own_text("sampler_state") }
