@@ -45,7 +45,7 @@ static const char *const fim_sep_texts[] = {"<|file_sep|>", NULL};
 static const char *const eog_texts[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>", "<|endoftext|>", "</s>",
     "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    "<｜end▁of▁sentence｜>", "[e~[", NULL};
+    "<｜end▁of▁sentence｜>", "[e~[", "<|end_of_msg|>", NULL};
 
 static int32_t find(const mtx_tok *t, const char *text) { return mtx_tok_find(t, text, strlen(text)); }
 

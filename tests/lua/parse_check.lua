@@ -59,7 +59,7 @@ local function same(a, b)
 end
 
 -- Formats that put separators of their own between messages or take marks out of text.
-local FRAMED = { harmony = true, functionary32 = true }
+local FRAMED = { harmony = true, functionary32 = true, atem = true, xtml = true, gigachat3 = true, solar = true, cohere = true }
 
 -- Raises an error unless: the pieces give what the whole text gives; calls that ended have a name and an
 -- object of arguments (text from the engine is UTF-8); without such calls and without thoughts nothing is lost.

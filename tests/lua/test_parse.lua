@@ -98,6 +98,26 @@ local CASES = {
     .. '<|constrain|>json<|message|>{"city": "Oslo"}', "I look.", "Hm.", { OSLO } },
   { "harmony", '<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant to=functions.now<|channel|>commentary json<|message|>{}<|call|>', "", "Hm.", { { "now", "{}" } } },
   { "harmony", "<|channel|>analysis<|message|>a <b<|end|><|start|>assistant<|channel|>analysis<|message|>b<|end|><|start|>assistant<|channel|>final<|message|>Yes.\n", "Yes.\n", "a <b\nb", {} },
+  { "atem", ' to=self<|message|>Hm.<|eom|><|start|>assistant to=user<|message|>I look.<|eom|><|start|>assistant to=get<|message|><atem:function_calls>\n<atem:invoke name="get">\n'
+    .. '<atem:parameter name="city">Os"lo\n</atem:parameter>\n<atem:parameter name="n">3</atem:parameter>\n<atem:parameter name="list">[1, "x"]</atem:parameter>\n</atem:invoke>\n</atem:function_calls><|eom|>'
+    .. '<|start|>assistant to=now<|message|><atem:function_calls>\n<atem:invoke name="now">\n</atem:invoke>\n</atem:function_calls>', "I look.", "Hm.",
+    { { "get", '{"city":"Os\\"lo\\n","n":3,"list":[1, "x"]}' }, { "now", "{}" } } },
+  { "atem", ' to=self<|message|>a <atem:invoke name="now"><|eom|><|start|>assistant<|message|>Yes.', "Yes.", 'a <atem:invoke name="now">', {} },
+  { "xtml", '<|open|>think<|sep|>Hm.<|close|>think<|sep|><|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="get" index="1"<|sep|>'
+    .. '<|open|>argument key="city" type="string"<|sep|>12<|close|>argument<|sep|><|open|>argument key="a&amp;&quot;b" type="object"<|sep|>{"k": [1, "x"]}<|close|>argument<|sep|><|close|>call<|sep|>'
+    .. '<|open|>call tool="now" index="2"<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>', "I look.", "Hm.",
+    { { "get", '{"city":"12","a&\\"b":{"k": [1, "x"]}}' }, { "now", "{}" } } },
+  { "xtml", 'On it.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="get" index="1"<|sep|><|open|>json type="object"<|sep|>{"city": "Oslo"}<|close|>json<|sep|><|close|>call<|sep|><|close|>tools<|sep|>',
+    "On it.", "", { OSLO } },
+  { "minimax3", 'x]<]minimax[>[<tool_call>\n]<]minimax[>[<invoke name="get">]<]minimax[>[<city>1 <b> ]<]m\n]<]minimax[>[</city>]<]minimax[>[<n>3]<]minimax[>[</n>]<]minimax[>[<list>]<]minimax[>[<item>a]<]minimax[>[</item>'
+    .. ']<]minimax[>[<item>2]<]minimax[>[</item>]<]minimax[>[</list>]<]minimax[>[<any>]<]minimax[>[<k>]<]minimax[>[<item>true]<]minimax[>[</item>]<]minimax[>[</k>]<]minimax[>[</any>'
+    .. ']<]minimax[>[</invoke>\n]<]minimax[>[<invoke name="now">]<]minimax[>[</invoke>\n]<]minimax[>[</tool_call>', "x", "",
+    { { "get", '{"city":"1 <b> ]<]m\\n","n":3,"list":["a",2],"any":{"k":[true]}}' }, { "now", "{}" } } },
+  { "solar", '<|think|>Hm.<|end|><|begin|>assistant<|content|>I look.<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>abc<|tool_call:name|>get<|tool_call:args|>{"city": "Oslo"}<|tool_call:end|>',
+    "I look.", "Hm.", { OSLO } },
+  { "cohere", '<|START_RESPONSE|>Yes.<|END_RESPONSE|>', "Yes.", "", {} },
+  { "minicpm", '<function name="get"><param name="city"><![CDATA[a </param> & b]]></param><param name="any"><![CDATA[{"k": "<"}]]></param></function>', "", "", { { "get", '{"city":"a </param> & b","any":{"k": "<"}}' } } },
+  { "gigachat3", 'TEXT<|message_sep|>\n\nfunction call<|role_sep|>\n{"name": "get", "arguments": {"city": "Oslo"}}<|message_sep|>\n\n', "TEXT", "", { OSLO } },
 }
 
 TestParse = {}
@@ -218,6 +238,8 @@ function TestParse:test_thoughts()
   check('<think><tool_call>{"name":"now","arguments":{}}</tool_call></think>no', all, { "no", '<tool_call>{"name":"now","arguments":{}}</tool_call>' })
   check('<think>maybe [TOOL_CALLS][{"name": "no"}]</think>[TOOL_CALLS][{"name": "yes", "arguments": {}}]', { template = "<think>[TOOL_CALLS]", tools = TOOLS },
     { "", 'maybe [TOOL_CALLS][{"name": "no"}]', { { "yes", "{}" } } })
+  check("</think>yes", all, { "yes" }) -- MiniMax M3 writes the mark alone when it does not think
+  check("\n</think>\n\nyes </think>", all, { "yes </think>" })
   check("[THINK]a[/THINK]b", { template = "[THINK][TOOL_CALLS]" }, { "b", "a" })
   check("<|START_THINKING|>a<|END_THINKING|>b", { template = "<|START_THINKING|>" }, { "b", "a" })
   check("a\n[BEGIN FINAL RESPONSE]\nb", { template = "Here are my reasoning steps:\n[BEGIN FINAL RESPONSE]", opened = true }, { "b", "a" })
@@ -254,6 +276,26 @@ function TestParse:test_harmony()
   check("<|channel|>commentary to=functions.now<|message|>{}", { format = h.format }, { "<|channel|>commentary to=functions.now<|message|>{}" })
 end
 
+-- What has begun as a call and is none, in the formats whose texts have frames.
+function TestParse:test_frames()
+  local function check(name, text, want, more)
+    lu.assertEquals(everywhere(fmt(name, more), text), { text = want[1], thinking = want[2] or "", calls = want[3] or {} })
+  end
+  local tool = '<|open|>tools<|sep|><|open|>call tool="now" index="1"<|sep|>'
+  check("xtml", "a<|close|>response<|sep|>" .. tool, { "a", "", { { "now", "", tool } } })
+  check("xtml", "a<|close|>response<|sep|><|open|>tools<|sep|>b", { "a<|open|>tools<|sep|>b" })
+  check("xtml", tool .. '<|open|>json type="object"<|sep|>[1]', { "[1]", "", { { "now", "", tool .. '<|open|>json type="object"<|sep|>' } } })
+  check("xtml", tool .. '<|open|>argument key="n" type="number"<|sep|>x y<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>', { "", "", { { "now", '{"n":"x y"}' } } })
+  check("atem", " to=now<|message|>what?", { " to=now<|message|>what?" })
+  check("atem", "hello", { "hello" })
+  check("gigachat3", "a function call{", { "a function call{" })
+  check("gigachat3", "a<|message_sep|>\n\nfunction call<|role_sep|>\n{]", { "afunction call<|role_sep|>\n{]" })
+  check("minimax3", ("@<tool_call>@<invoke name=\"get\">@<deep>x@<b>y@</b>@</deep>"):gsub("@", "]<]minimax[>["),
+    { "<b>y]<]minimax[>[</b>]<]minimax[>[</deep>", "", { { "get", '{"deep":', (("@<tool_call>@<invoke name=\"get\">@<deep>x@"):gsub("@", "]<]minimax[>[")) } } })
+  local deep = ("]<]minimax[>[<a>"):rep(100000)
+  lu.assertEquals(run(fmt("minimax3"), { ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="get">' .. deep }).calls[1][1], "get")
+end
+
 function TestParse:test_control_tokens()
   local ids = { ["[TOOL_CALLS]"] = 5, ["[ARGS]"] = 6, ["[THINK]"] = 7, ["[/THINK]"] = 8 }
   local p = parse.new({ template = "[TOOL_CALLS] [THINK]", tools = TOOLS })
@@ -274,6 +316,7 @@ function TestParse:test_templates_tell_their_format()
     ["vocab-gemma-4"] = "gemma4", ["meetkai-functionary-medium-v3.1"] = "functionary", ["meetkai-functionary-medium-v3.2"] = "functionary32",
     ["fireworks-ai-llama-3-firefunction-v2"] = "firefunction", ["NVIDIA-Nemotron-Nano-v2"] = "nemotron", ["unsloth-Apriel-1.5"] = "tool_calls", ["upstage-Solar-Open-100B"] = "solar",
     ["Apertus-8B-Instruct"] = "apertus", ["GigaChat3.1-10B-A1.8B"] = "gigachat", ["openbmb-MiniCPM5-1B"] = "minicpm", ["real-SmolLM2-135M-Instruct"] = "generic",
+    ["Kimi-K3"] = "xtml", ["MiniMax-M3"] = "minimax3", ["muse-glimmer"] = "atem", ["GigaChat3-10B-A1.8B"] = "gigachat3",
   }
   for name, format in pairs(want) do
     local file = assert(io.open("tests/golden/chat/templates/" .. name .. ".jinja", "rb"), name .. " is missing")

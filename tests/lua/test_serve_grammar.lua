@@ -140,6 +140,57 @@ function TestGrammar:test_auto_is_held_from_the_mark_on()
   lu.assertNil((in_template("<tool_call>", { tools = { tool("x", '{"type":"object","properties":{"a":{"$ref":"https://x/y"}}}') } })))
 end
 
+-- Formats whose texts have frames are held from the beginning: texts are free, a call's name and arguments are not.
+function TestGrammar:test_auto_is_held_where_texts_have_frames()
+  local rome = { json = '{"city": "Rome"}', xtml = '<|open|>argument key="city" type="string"<|sep|>Rome<|close|>argument<|sep|>',
+    atem = '<atem:function_calls>\n<atem:invoke name="weather">\n<atem:parameter name="city">Rome</atem:parameter>\n</atem:invoke>\n</atem:function_calls>' }
+  for template, c in pairs({
+    ["<|channel|> <|message|> <|call|>"] = { texts = { "<|channel|>final<|message|>Yes to=functions.other.", "<|channel|>analysis<|message|>a <b<|end|><|start|>assistant<|channel|>commentary<|message|>so" },
+      calls = { "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" .. rome.json, " to=functions.weather<|channel|>commentary json<|message|>" .. rome.json,
+        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" .. rome.json },
+      never = { "hello", "<|channel|>commentary to=python<|message|>", "<|channel|>final<|message|>x<|channel|>", "<|channel|>analysis to=functions.weather<|message|>" } },
+    ["<atem:function_calls>"] = { texts = { " to=user<|message|>Yes.", " to=self<|message|>to=other<|eom|><|start|>assistant to=user<|message|>a" },
+      calls = { " to=weather<|message|>" .. rome.atem, " to=user<|message|>I look.<|eom|><|start|>assistant to=weather<|message|>" .. rome.atem }, never = { "hello", " to=python<|message|>" } },
+    ["<|open|> <|close|> <|sep|>"] = { texts = { "Yes.", "<|open|>response<|sep|>Yes.<|close|>response<|sep|><|close|>message<|sep|>" },
+      calls = { '<|open|>response<|sep|>I look.<|close|>response<|sep|><|open|>tools<|sep|><|open|>call tool="weather" index="1"<|sep|>' .. rome.xtml .. "<|close|>call<|sep|><|close|>tools<|sep|>" },
+      never = { "a<|open|>tools", "<|open|>call" } },
+    ["<|tool_call:begin|> <|tool_call:args|>"] = { texts = { "<|content|>Yes.", "<|think|>Hm<|end|><|begin|>assistant<|content|>Yes." },
+      calls = { "<|think|>Hm<|end|><|begin|>assistant<|tool_calls|><|tool_call:begin|>abcdefghi<|tool_call:name|>weather<|tool_call:args|>" .. rome.json .. "<|tool_call:end|>" }, never = { "<|content|>a<|tool_calls|>" } },
+  }) do
+    local g, triggers = in_template(template, { tools = { CITY, DEFS } })
+    lu.assertNil(triggers)
+    for _, text in ipairs(c.texts) do lu.assertEquals(g:match(text), "complete", text) end
+    for _, text in ipairs(c.calls) do
+      lu.assertEquals(g:match(text), "complete", text)
+      for _, bad in ipairs({ (text:gsub("Rome", "Bonn")), (text:gsub("weather", "other")), (text:gsub("city", "town")) }) do lu.assertNil((g:match(bad)), bad) end
+    end
+    for _, bad in ipairs(c.never) do lu.assertNil((g:match(bad)), bad) end
+    -- behind a thought, whose end is the trigger
+    local pair = parse.thoughts(template)
+    local _, after, opening, optional = in_template(template, { tools = { CITY } }, { thinking = true })
+    lu.assertEquals({ after, opening, optional }, { { pair.close }, pair.open, true })
+  end
+end
+
+-- A mark that is a control token: every other token may come before it, also those that frame a text.
+function TestGrammar:test_text_before_a_control_token()
+  local text = require("mtx.parse.call_grammar").of({ format = parse.by_name("cohere"), template = "", tools = { CITY }, mark = "<|START_ACTION|>", after_text = true, control = { ["<|START_ACTION|>"] = 7 } })
+  lu.assertStrContains(text, "root ::= ((!<[7]>)* (<[7]> ")
+end
+
+-- MiniMax M3 writes objects and lists as elements, MiniCPM strings with XML's signs in CDATA sections.
+function TestGrammar:test_elements_and_cdata()
+  local t = tool("f", '{"type":"object","properties":{"s":{"type":"string"},"l":{"type":"array","items":{"$ref":"#/$defs/O"}},"o":{"type":"object"},"n":{"type":"integer"}},"required":["n"],"$defs":{"O":{"type":"object","properties":{"k":{"const":1}},"required":["k"]}}}')
+  local g = in_template("]<]minimax[>[<tool_call>", { tools = { t }, tool_choice = "required" })
+  local function m3(text) return (("@<tool_call>\n@<invoke name=\"f\">" .. text .. "@</invoke>\n@</tool_call>"):gsub("@", "]<]minimax[>[")) end
+  for _, good in ipairs({ "@<n>3@</n>", "@<s>a <b> ]<]m@</s>@<n>3@</n>", "@<l>@<item>@<k>1@</k>@</item>@<item>@<k>1@</k>@</item>@</l>@<n>1@</n>", "@<l>@</l>@<o>{\"a\": 1}@</o>@<n>1@</n>" }) do lu.assertEquals(g:match(m3(good)), "complete", good) end
+  for _, bad in ipairs({ "", "@<n>x@</n>", "@<l>@<item>@<k>2@</k>@</item>@</l>@<n>1@</n>", "@<l>@<item>1@</item>@</l>@<n>1@</n>", "@<n>3@</s>", "@<z>1@</z>@<n>1@</n>" }) do lu.assertNotEquals(g:match(m3(bad)), "complete", bad) end
+  g = in_template('<function name=" <param name="', { tools = { t }, tool_choice = "required" })
+  local function cpm(text) return '<function name="f"><param name="s">' .. text .. '</param><param name="n">1</param></function>' end
+  for _, good in ipairs({ "a", "", "<![CDATA[a <b> & ]] ]>]]>" }) do lu.assertEquals(g:match(cpm(good)), "complete", good) end
+  for _, bad in ipairs({ "a<b", "<![CDATA[x", "<![CDATA[x]]>y" }) do lu.assertNotEquals(g:match(cpm(bad)), "complete", bad) end
+end
+
 -- A format for the answer beside tools: either.
 function TestGrammar:test_answer_or_call()
   local g = in_template("[TOOL_CALLS][ARGS]", { tools = { CITY }, format = { kind = "json" } })

@@ -47,6 +47,13 @@ function G:literal(text)
   return out[1] and table.concat(out, " ") or '""'
 end
 
+-- One of a list of values as texts.
+function G:any(list)
+  local choices = {}
+  for i, v in ipairs(list) do choices[i] = self:literal(tostring(v)) end
+  return table.concat(choices, " | ")
+end
+
 -- A rule of its own for an expression -> its name.
 function G:rule(body)
   if not self.by_body[body] then
@@ -68,16 +75,70 @@ function G:schema(schema)
   return self.by_body["\0" .. text]
 end
 
--- Text that does not hold `mark`, whose first byte "<" comes in it only once.
-function G:until_mark(mark)
-  local rest, chars = self:rule("[^<]*"), {}
-  for _, c in utf8.codes(mark) do chars[#chars + 1] = utf8.char(c) end
-  local tail
-  for i = #chars, 2, -1 do
-    local c = chars[i]
-    tail = self:rule('"" | [^' .. (c:find("[%]\\^-]") and "\\" or "") .. c .. "<] " .. rest .. (tail and " | " .. quoted(c) .. " " .. tail or ""))
+-- Text that holds none of the marks: the automaton of Aho and Corasick, a rule for each state. Marks with control
+-- tokens in them are no text at all.
+function G:without(marks)
+  local name = table.concat(marks, "\0")
+  self.texts[name] = self.texts[name] or self:new_text(marks)
+  return self.texts[name]
+end
+
+function G:new_text(marks)
+  local nodes = { { next = {}, text = "" } } -- next: {char = node}
+  for _, mark in ipairs(marks) do
+    local node = nodes[1]
+    for token in pairs(self.control) do node = node and not mark:find(token, 1, true) and node end
+    for _, code in utf8.codes(node and mark or "") do
+      local c = utf8.char(code)
+      if not node.next[c] then
+        node.next[c] = { next = {}, text = node.text .. c }
+        nodes[#nodes + 1] = node.next[c]
+      end
+      node = node.next[c]
+    end
+    if node then node.is_end = true end
   end
-  return self:rule('[^<]* ("<" ' .. tail .. ")*")
+  if not nodes[2] then return ".*" end
+  self.n = self.n + 1
+  for i, node in ipairs(nodes) do node.name = "t" .. self.n .. "-" .. i end
+  local by_text = {}
+  for _, node in ipairs(nodes) do by_text[node.text] = node end
+  for _, node in ipairs(nodes) do
+    local to, ends = {}, false -- what each character leads to, of this state and of all that its text ends with
+    local tail = node.text
+    while true do
+      local state = by_text[tail]
+      for c, follower in pairs(state and state.next or {}) do to[c] = to[c] or follower end
+      ends = ends or (state and state.is_end)
+      if tail == "" then break end
+      tail = tail:sub(utf8.offset(tail, 2))
+    end
+    node.to, node.ends = to, ends
+  end
+  for i, node in ipairs(nodes) do
+    local chars, others = {}, {}
+    for c in pairs(node.to) do chars[#chars + 1] = c end
+    table.sort(chars)
+    local class = {}
+    for k, c in ipairs(chars) do
+      class[k] = (c:find("[%]\\^-]") and "\\" or "") .. c
+      if not node.to[c].ends then others[#others + 1] = quoted(c) .. " " .. node.to[c].name end
+    end
+    class = "[^" .. table.concat(class) .. "]"
+    if not node.ends then
+      self.lines[#self.lines + 1] = node.name .. " ::= " .. (i == 1 and class .. "* (" .. table.concat(others, " | ") .. ")?"
+        or table.concat({ '""', class .. " " .. nodes[1].name, table.unpack(others) }, " | "))
+    end
+  end
+  return nodes[1].name
+end
+
+-- What may come before a mark: where it begins with a control token, every other token, since some frame the text.
+function G:before(mark)
+  for text, token in pairs(self.control) do
+    if mark:sub(1, #text) == text then return "(!<[" .. token .. "]>)*" end
+  end
+  return self:without({ mark })
 end
 
 local function only(kinds, kind) return kinds and kinds[kind] and next(kinds, next(kinds)) == nil end
@@ -100,17 +161,18 @@ end
 
 -- A string between marks or up to one, held to its enum.
 function G:text(schema, stop, before, after)
-  local list, free = enum_of(schema), nil
-  if list then
-    local choices = {}
-    for i, v in ipairs(list) do choices[i] = self:literal(tostring(v)) end
-    free = "(" .. table.concat(choices, " | ") .. ")"
-  elseif self.control[stop] then
-    free = ".*"
-  else
-    free = self:until_mark(stop)
-  end
+  local list = enum_of(schema)
+  if self.form.cdata then return self:cdata(list) end
+  local free = list and "(" .. self:any(list) .. ")" or self:without({ stop })
   return (before and self:literal(before) .. " " or "") .. free .. (after and " " .. self:literal(after) or "")
+end
+
+-- A string as XML holds it; list: those it may be, or nil.
+function G:cdata(list)
+  if not list then return '([^<&\\n]* | "<![CDATA[" ' .. self:without({ "]]>" }) .. ' "]]>")' end
+  local out = {}
+  for i, v in ipairs(list) do out[i] = tostring(v):find("[<&\n]") and "<![CDATA[" .. v .. "]]>" or v end
+  return "(" .. self:any(out) .. ")"
 end
 
 -- Gemma 4's values: JSON but for strings and keys.
@@ -139,18 +201,56 @@ function G:gemma(schema, depth)
   return self:gemma_any()
 end
 
+-- MiniMax M3's values: elements inside for objects and lists whose schemas say what these hold.
+function G:element(schema, kinds, depth)
+  local resolved = parameters.resolved(schema, self.root)
+  if depth < 8 and only(kinds, "object") and json.is_object(resolved.properties) then return self:members(resolved, depth + 1) end
+  if depth < 8 and only(kinds, "array") and json.is_object(resolved.items) then
+    return self:rule(self:parameter("item", resolved.items, depth + 1)) .. "*"
+  end
+  return self:schema(alone(schema, self.root))
+end
+
+-- A form's text with the parameter's places filled in. type: what stands for $T.
+function G:filled(text, key, type, value)
+  local out, pos = {}, 1
+  while true do
+    local i = text:find("%$[KTV]", pos)
+    local plain = text:sub(pos, (i or #text + 1) - 1)
+    if plain ~= "" then out[#out + 1] = self:form_text(plain) end
+    if not i then return table.concat(out, " ") end
+    local place = text:sub(i + 1, i + 1)
+    out[#out + 1] = place == "K" and quoted(self:named(key)) or place == "T" and type or value
+    pos = i + 2
+  end
+end
+
+-- A name as the form writes it.
+function G:named(name) return self.form.attribute and self.form.attribute(name) or name end
+
+local JSON_KINDS = { "number", "boolean", "null", "object", "array" }
+
 -- One parameter.
 function G:parameter(key, schema, depth)
   local form, root = self.form, self.root
-  local kinds = parameters.kinds(root, key)
-  local is_text = form.close and (not kinds or kinds.string)
-  local written = is_text and only(kinds, "string") and form.text or form.parameter
-  local before, between, after = written:match("^(.-)%$K(.-)%$V(.*)$")
-  local value
-  if form.quote then value = self:gemma(schema, depth)
-  elseif is_text then value = self:text(only(kinds, "string") and schema or nil, form.close)
-  else value = self:schema(alone(schema, root)) end
-  return self:form_text(before) .. " " .. quoted(key) .. " " .. self:form_text(between) .. " " .. value .. (after ~= "" and " " .. self:form_text(after) or "")
+  local kinds = parameters.kinds_of(schema, root)
+  if form.quote then return self:filled(form.parameter, key, nil, self:gemma(schema, depth)) end
+  if not form.close or (kinds and not kinds.string) then
+    local value = form.nested and self:element(schema, kinds, depth) or self:schema(alone(schema, root))
+    return self:filled(form.parameter, key, self:types(kinds), value)
+  end
+  local text = self:filled(form.text or form.parameter, key, nil, self:text(only(kinds, "string") and schema or nil, form.close))
+  if not form.text or only(kinds, "string") then return text end
+  return "(" .. text .. " | " .. self:filled(form.parameter, key, self:types(kinds), self:schema(alone(schema, root))) .. ")"
+end
+
+-- The words of a form for the types a value may have that is no string.
+function G:types(kinds)
+  local list = {}
+  for _, kind in ipairs(JSON_KINDS) do
+    if not kinds or kinds[kind] then list[#list + 1] = quoted(kind) end
+  end
+  return "(" .. table.concat(list, " | ") .. ")"
 end
 
 -- The parameters of an object's schema in its order, optional ones left out or not.
@@ -193,20 +293,31 @@ function G:call(tool, text)
     if plain ~= "" then out[#out + 1] = self:form_text(plain) end
     if not i then return table.concat(out, " ") end
     local place = text:sub(i + 1, i + 1)
-    out[#out + 1] = place == "N" and quoted(f.name) or place == "A" and self:schema(self.root) or self:members(self.root, 0)
+    out[#out + 1] = place == "N" and quoted(self:named(f.name)) or place == "A" and self:schema(self.root) or self:members(self.root, 0)
     pos = i + 2
   end
 end
 
+-- The whole answer of a model that is left to itself, in a form whose texts have frames (`turn` of forms.lua):
+-- texts as they come, and calls held to their form.
+function G:turn(calls)
+  local turn = self.form.turn
+  local text = self:without(turn.marks)
+  if not turn.again then return "(" .. self:literal(turn.open) .. ")? " .. text .. " (" .. calls .. " | " .. self:literal(turn.close) .. ")?" end
+  self.lines[#self.lines + 1] = "turn ::= (" .. self:any(turn.headers) .. ") " .. text .. " (" .. self:literal(turn.close .. turn.again) .. " turn)? | " .. calls
+  return "turn"
+end
+
 -- options: format, template, tools, control = {mark = token id} of marks that are control tokens,
 -- parallel = false (one call), mark (the format's opening mark, when it has been read already),
--- answer = a JSON Schema that may come in place of calls, after_text (with mark: text may come first, and no call at all).
+-- answer = a JSON Schema that may come in place of calls, after_text (with mark: text may come first, and no call at all),
+-- turn (the whole answer, texts and calls as the model likes).
 -- -> GBNF text, {rule = schema text} | nil when the format has no form of its own for it.
 function call_grammar.of(options)
   local form = forms[options.format.name]
   if type(form) == "function" then form = form(options.template) end
-  if not form or not (options.tools or form.answer) then return nil end
-  local g = setmetatable({ form = form, control = options.control or {}, lines = {}, schemas = {}, by_body = {}, n = 0 }, G)
+  if not form or not (options.tools or form.answer) or (options.turn and not form.turn) then return nil end
+  local g = setmetatable({ form = form, control = options.control or {}, lines = {}, schemas = {}, by_body = {}, n = 0, texts = {} }, G)
   local mark, head, root = options.mark or "", form.head or "", {}
   local function one_of(text)
     local calls = {}
@@ -215,16 +326,19 @@ function call_grammar.of(options)
   end
   if options.tools then
     local in_call = head == "" and form.call:sub(1, #mark) == mark
-    if not in_call and head:sub(1, #mark) ~= mark then return nil end
+    local at = head:find(mark, 1, true)
+    if not in_call and not at then return nil end
     local body = one_of(in_call and form.call:sub(#mark + 1) or form.call)
     if options.parallel ~= false and not form.one then body = body .. " (" .. g:form_text(form.sep) .. " " .. one_of(form.call) .. ")*" end
-    if form.also and mark == "" then root[2] = g:literal(form.also.head) .. " " .. one_of(form.also.call) end
-    root[1] = g:literal(in_call and "" or head:sub(#mark + 1)) .. " " .. body .. (form.tail and " " .. g:literal(form.tail) or "")
+    root[1] = g:literal(in_call and "" or head:sub(at + #mark)) .. " " .. body .. (form.tail and " " .. g:literal(form.tail) or "")
+    for _, also in ipairs(mark == "" and form.also or {}) do root[#root + 1] = g:literal(also.head) .. " " .. one_of(also.call) end
   end
-  if options.after_text then root[1] = g:text(nil, mark) .. " (" .. g:literal(mark) .. " " .. root[1] .. ")?" end
+  if options.after_text then root[1] = g:before(mark) .. " (" .. g:literal(mark) .. " " .. root[1] .. ")?" end
+  if options.turn then root = { g:turn(table.concat(root, " | ")) } end
   if options.answer then root[#root + 1] = g:literal(form.answer or "") .. " " .. g:schema(options.answer) end
-  local goes_on = form.goes_on and mark == "" and "(" .. g:literal(form.goes_on) .. ")? " or ""
-  return "root ::= " .. goes_on .. "(" .. table.concat(root, " | ") .. ")\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas
+  local goes_on = form.goes_on and mark == "" and not (options.turn and not form.turn.again) and "(" .. g:literal(form.goes_on) .. ")? " or ""
+  local ending = form.ending and " (" .. g:literal(form.ending) .. ")?" or ""
+  return "root ::= " .. goes_on .. "(" .. table.concat(root, " | ") .. ")" .. ending .. "\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas
 end
 
 return call_grammar

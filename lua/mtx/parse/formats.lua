@@ -4,14 +4,18 @@
 --   open      marks that begin calls             inner   further marks that may be control tokens
 --   read(p, mark)            reads what follows a mark (calls.lua); false: no call
 --   first     read also at the answer's beginning, without a mark
---   guess     a bare JSON call of a known tool at the answer's beginning is a call too
+--   guess     a bare JSON call of a known tool at the answer's beginning is a call too: models write it where their own
+--             template shows no calls of the history and so the chat holds them as text (chat/shape.lua)
 --   whole(p)  reads the whole answer             always  parse it without tools too
+--   frame     marks around the answer's text that are no part of it; `always` then too, but calls need tools
 --   thoughts  marks of thoughts when the format has its own
 -- Facts: the families' own chat templates (tests/golden/chat).
+local addressed = require("mtx.parse.addressed")
 local calls = require("mtx.parse.calls")
-local harmony = require("mtx.parse.harmony")
+local nested = require("mtx.parse.nested")
 local tagged = require("mtx.parse.tagged")
 local values = require("mtx.parse.values")
+local xtml = require("mtx.parse.xtml")
 
 local function has(...)
   local marks = { ... }
@@ -37,9 +41,18 @@ end
 local formats = {}
 local function add(f) formats[#formats + 1] = f end
 
-add({ name = "harmony", open = {}, inner = harmony.INNER, always = true, whole = harmony.read,
+add({ name = "harmony", open = {}, inner = { "<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>" }, always = true, whole = addressed.harmony,
   thoughts = { open = "<|channel|>analysis<|message|>", close = "<|end|>", after = "<|start|>assistant" },
   detect = has("<|channel|>", "<|message|>", "<|call|>") })
+
+-- Muse Glimmer: <|eom|> between messages.
+add({ name = "atem", open = {}, inner = { "<|start|>", "<|message|>", "<|eom|>" }, always = true, whole = addressed.atem,
+  thoughts = { open = "to=self<|message|>", close = "<|eom|>", after = "<|start|>assistant" }, detect = has("<atem:function_calls>") })
+
+-- Kimi K3: the prompt opens the think or the response channel.
+add({ name = "xtml", open = { xtml.open("tools") }, inner = { "<|open|>", "<|close|>", "<|sep|>" }, always = true, read = xtml.calls,
+  frame = { xtml.open("response"), xtml.close("response"), xtml.close("message") },
+  thoughts = { open = xtml.open("think"), close = xtml.close("think"), after = xtml.open("response") }, detect = has("<|open|>", "<|close|>", "<|sep|>") })
 
 -- Gemma 4: call:NAME{key:value,...}, strings between <|"|>.
 add({ name = "gemma4", open = { "<|tool_call>" }, inner = { "<tool_call|>", '<|"|>' }, detect = has("<|tool_call>", "<tool_call|>"),
@@ -82,7 +95,7 @@ local function deepseek_call(p)
   r:try("```")
   return true
 end
-add({ name = "deepseek", open = { "<｜tool▁calls▁begin｜>" }, detect = has("<｜tool▁calls▁begin｜>"),
+add({ name = "deepseek", guess = true, open = { "<｜tool▁calls▁begin｜>" }, detect = has("<｜tool▁calls▁begin｜>"),
   inner = { "<｜tool▁calls▁end｜>", "<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", "<｜tool▁call▁end｜>" },
   read = function(p) return calls.section(p, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>", deepseek_call) end })
 
@@ -101,8 +114,9 @@ add({ name = "kimi", open = { "<|tool_calls_section_begin|>" }, detect = has("<|
   inner = { "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_argument_begin|>", "<|tool_call_end|>" },
   read = function(p) return calls.section(p, "<|tool_call_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>", kimi_call) end })
 
--- Solar: an id, the name, the JSON.
-add({ name = "solar", open = { "<|tool_calls|>", "<|tool_call:begin|>" }, inner = { "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>" },
+-- Solar: messages of thoughts, text (<|content|>) or calls: an id, the name, the JSON.
+add({ name = "solar", open = { "<|tool_calls|>", "<|tool_call:begin|>" }, inner = { "<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>", "<|begin|>", "<|content|>" },
+  always = true, frame = { "<|begin|>assistant", "<|content|>", "<|end|>" }, thoughts = { open = "<|think|>", close = "<|end|>", after = "<|begin|>assistant", anywhere = true },
   detect = has("<|tool_call:begin|>", "<|tool_call:args|>"),
   read = function(p, mark)
     local r = p.r
@@ -154,20 +168,24 @@ add({ name = "functionary32", open = { ">>>" }, first = true, always = true, det
     return calls.named(p, name)
   end })
 
+-- MiniMax M3, whose template is also one that mentions <tool_call>.
+add({ name = "minimax3", open = { nested.MARK .. "<tool_call>" }, inner = { nested.MARK }, detect = has(nested.MARK), read = nested.calls })
+
 -- MiniMax M2, and MiniCPM5 under shorter tags.
 add({ name = "minimax", open = { "<minimax:tool_call>" }, inner = { "</minimax:tool_call>" }, detect = has("minimax:tool_call", "<invoke name="),
   read = tagged.reader({ call = '<invoke name="', name_end = '">', call_close = "</invoke>", parameter = '<parameter name="', key_ends = { { '">' } },
     close = "</parameter>", frame = { "</minimax:tool_call>" } }) })
 add({ name = "minicpm", open = { '<function name="' }, detect = has('<function name="', '<param name="'),
   read = tagged.reader({ call = '<function name="', name_end = '">', call_close = "</function>", parameter = '<param name="', key_ends = { { '">' } },
-    close = "</param>", frame = {} }) })
+    close = "</param>", frame = {}, pad = "cdata" }) })
 
 -- Command R7B and A: a JSON list between action marks; Command R+ writes Action: and a fence.
-add({ name = "cohere", open = { "<|START_ACTION|>" }, inner = { "<|END_ACTION|>" }, detect = has("<|START_ACTION|>"), read = json_until("<|END_ACTION|>") })
+add({ name = "cohere", open = { "<|START_ACTION|>" }, inner = { "<|END_ACTION|>" }, detect = has("<|START_ACTION|>"), read = json_until("<|END_ACTION|>"),
+  always = true, frame = { "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>" } })
 add({ name = "command_r", open = { "Action: ```json\n", "Action:```json\n", "Action:\n```json\n" }, detect = has("Action:", "```json"), read = json_until("```") })
 
 -- LFM2: a list of calls as Python writes them.
-add({ name = "lfm2", open = { "<|tool_call_start|>" }, inner = { "<|tool_call_end|>" }, detect = either(has("tool_call_start"), has("tool_list_start")),
+add({ name = "lfm2", guess = true, open = { "<|tool_call_start|>" }, inner = { "<|tool_call_end|>" }, detect = either(has("tool_call_start"), has("tool_list_start")),
   read = function(p) return calls.python(p, { "<|tool_call_end|>" }) end })
 
 -- Apertus: the name is the key.
@@ -175,11 +193,15 @@ add({ name = "apertus", open = { "<|tools_prefix|>" }, inner = { "<|tools_suffix
   read = function(p) return calls.keyed_json(p, { "<|tools_suffix|>" }) end })
 
 -- JSON after one mark. Granite 3, Phi-4-mini; firefunction, Phi-4-mini too; Nemotron Nano 2; Apriel, MiniMax M1; GigaChat 3.1.
-add({ name = "granite", open = { "<|tool_call|>" }, inner = { "<|/tool_call|>" }, detect = has("<|tool_call|>"), read = json_until("<|/tool_call|>") })
+add({ name = "granite", guess = true, open = { "<|tool_call|>" }, inner = { "<|/tool_call|>" }, detect = has("<|tool_call|>"), read = json_until("<|/tool_call|>") })
 add({ name = "firefunction", open = { "functools" }, detect = has("functools["), read = json_until() })
 add({ name = "nemotron", open = { "<TOOLCALL>" }, inner = { "</TOOLCALL>" }, detect = has("<TOOLCALL>"), read = json_until("</TOOLCALL>") })
 add({ name = "tool_calls", open = { "<tool_calls>" }, inner = { "</tool_calls>" }, detect = has("<tool_calls>"), read = json_until("</tool_calls>") })
 add({ name = "gigachat", open = { "<|function_call|>" }, detect = has("<|function_call|>"), read = json_until() })
+
+-- GigaChat 3.0: the turn ends and another one, of the role "function call", begins.
+add({ name = "gigachat3", open = { "function call<|role_sep|>\n" }, inner = { "<|message_sep|>\n\n", "<|message_sep|>", "<|role_sep|>\n", "<|role_sep|>" }, always = true,
+  frame = { "<|message_sep|>\n\n" }, detect = has("<|role_sep|>", "function call"), read = json_until() })
 
 -- Llama 3.x: JSON, alone or after the Python mark; that may also be followed by a built-in tool's call.
 add({ name = "llama3", open = { "<|python_tag|>" }, guess = true, detect = either(has("<|python_tag|>"), has('{"name": function name, "parameters"')),

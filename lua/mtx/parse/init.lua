@@ -179,6 +179,8 @@ local function beginning(p)
     if r:try(pair.open) or p.opened then
       p:think({ pair.close })
       blank = r:space()
+    elseif r:try(pair.close) then -- a thought that is not there
+      blank, p.fresh = "", true
     end
     if blank ~= "" then say(p, blank) end
   end
@@ -198,7 +200,8 @@ local function parts(p)
   while true do
     local mark = r:upto(p.marks, p.say)
     if not mark then return end
-    if pair and mark == pair.open then p:think({ pair.close }) else attempt(p, mark, p.format.read) end
+    if pair and mark == pair.open then p:think({ pair.close })
+    elseif not p.frame[mark] then attempt(p, mark, p.format.read) end
   end
 end
 
@@ -219,8 +222,11 @@ function parse.new(options)
   for _, t in ipairs(options.tools or {}) do p.tools[t["function"].name] = t["function"].parameters or true end
   p.calls = options.tools ~= nil
   p.format = (p.calls or format.always) and format or nil
-  p.marks = {}
-  if p.format and not p.bare then table.move(format.open, 1, #format.open, 1, p.marks) end
+  p.marks, p.frame = {}, {}
+  if p.format and not p.bare then
+    if p.calls or not format.frame then table.move(format.open, 1, #format.open, 1, p.marks) end
+    for _, mark in ipairs(format.frame or {}) do p.marks[#p.marks + 1], p.frame[mark] = mark, true end
+  end
   if pair and pair.anywhere then p.marks[#p.marks + 1] = pair.open end
   p.say = function(text) say(p, text) end
   p.arguments = function(text) put(p, "arguments", text) end

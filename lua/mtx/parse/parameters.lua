@@ -11,16 +11,26 @@ local KINDS = { integer = "number", number = "number", boolean = "boolean", obje
 -- Schemas looked at for one parameter: branches may refer to each other without end.
 local MAX_LOOKED_AT = 100
 
+local function referred(ref, root)
+  local name = ref:match("^#/%$defs/([^/]+)$") or ref:match("^#/definitions/([^/]+)$")
+  local defs = json.is_object(root) and (root["$defs"] or root.definitions)
+  return name and json.is_object(defs) and defs[name] or nil
+end
+
+-- What a schema inside the document `root` says itself or refers to: an object, or nil.
+function parameters.resolved(schema, root)
+  for _ = 1, MAX_LOOKED_AT do
+    if not json.is_object(schema) then return nil end
+    if type(schema["$ref"]) ~= "string" then return schema end
+    schema = referred(schema["$ref"], root)
+  end
+end
+
 -- The kinds a schema lets a value have: set, or nil when it does not say. left: {n = schemas that may still be looked at}.
 local function kinds_of(schema, root, left)
   left.n = left.n - 1
   if not json.is_object(schema) or left.n < 0 then return nil end
-  local ref = schema["$ref"]
-  if type(ref) == "string" then
-    local name = ref:match("^#/%$defs/([^/]+)$") or ref:match("^#/definitions/([^/]+)$")
-    local defs = json.is_object(root) and (root["$defs"] or root.definitions)
-    return name and json.is_object(defs) and kinds_of(defs[name], root, left) or nil
-  end
+  if type(schema["$ref"]) == "string" then return kinds_of(referred(schema["$ref"], root), root, left) end
   local set = {}
   local function add(v)
     local kind = type(v) == "string" and "string" or type(v) == "boolean" and "boolean" or type(v) == "number" and "number" or v == json.null and "null"
@@ -51,10 +61,13 @@ local function kinds_of(schema, root, left)
   return next(set) and set or nil
 end
 
+-- The kinds that a schema inside the document `root` lets a value have: a set, or nil when it does not say.
+function parameters.kinds_of(schema, root) return kinds_of(schema, root, { n = MAX_LOOKED_AT }) end
+
 -- A tool's schema -> the kinds of its parameter `key`: a set, or nil.
 function parameters.kinds(schema, key)
   local properties = json.is_object(schema) and schema.properties
-  return json.is_object(properties) and kinds_of(properties[key], schema, { n = MAX_LOOKED_AT }) or nil
+  return json.is_object(properties) and parameters.kinds_of(properties[key], schema) or nil
 end
 
 -- The kind of a JSON text that can stand as an argument (one level down in an object) | nil.

@@ -7,10 +7,14 @@ local values = require("mtx.parse.values")
 
 local tagged = {}
 
--- One parameter's value up to its closing tag. pad: the text stands on lines of its own.
+-- One parameter's value up to its closing tag. pad: the text stands on lines of its own, or ("cdata") in a CDATA section where XML wants one.
 local function value(p, kinds, closes, pad)
   local r = p.r
-  if pad then r:try("\n") end
+  if pad == "cdata" then
+    if r:try("<![CDATA[") then closes = { "]]>" .. closes[1] } end
+  elseif pad then
+    r:try("\n")
+  end
   if kinds and kinds.string and next(kinds, next(kinds)) == nil then
     p.arguments('"')
     if not r:upto(closes, function(s) p.arguments(values.escape(s)) end) then return false end
@@ -25,24 +29,30 @@ end
 
 -- A parameter of a call in its JSON; first: nothing of the arguments has gone out.
 local function parameter(p, first, key, kinds, closes, pad)
-  p.arguments((first and '{"' or ',"') .. values.escape(key) .. '":')
+  tagged.key(p, first, key)
   return value(p, kinds, closes, pad)
 end
+tagged.parameter = parameter
 
-local function end_call(p, empty)
+-- A parameter's key, and what stands before its value.
+function tagged.key(p, first, key) p.arguments((first and '{"' or ',"') .. values.escape(key) .. '":') end
+
+-- The end of a call; empty: it had no parameters.
+function tagged.end_call(p, empty)
   p.arguments(empty and "{}" or "}")
   p:done()
   return true
 end
 
 local STRING = { string = true }
+tagged.STRING = STRING
 
 -- A format of this form: call NAME name_end (parameter KEY key_end VALUE close)* call_close, any number of them up
 -- to one of `frame`. key_ends: list of {mark, kinds}: what the mark says about the value, or nil: the schema decides.
 function tagged.reader(f)
   local key_marks, by_mark = {}, {}
   for i, e in ipairs(f.key_ends) do key_marks[i], by_mark[e[1]] = e[1], e[2] end
-  local closes = f.pad and { "\n" .. f.close, f.close } or { f.close }
+  local closes = f.pad == true and { "\n" .. f.close, f.close } or { f.close }
 
   -- After the call's opening tag.
   local function one(p)
@@ -53,7 +63,7 @@ function tagged.reader(f)
     local first = true
     while true do
       r:space()
-      if r:try(f.call_close) then return end_call(p, first) end
+      if r:try(f.call_close) then return tagged.end_call(p, first) end
       local key, mark
       if r:try(f.parameter) then key, mark = r:before(key_marks, calls.NAME_BYTES) end
       if not key or key == "" then return false end
@@ -101,7 +111,7 @@ function tagged.pairs_reader(f)
       local more = r:try(f.key)
       if not more and not r:try(f.close) then return false end
       if first then p:begin(name) end
-      if not more then return end_call(p, first) end
+      if not more then return tagged.end_call(p, first) end
       local key = r:before({ f.key_close }, calls.NAME_BYTES)
       r:space()
       if not key or key == "" or not r:try(f.value) then return false end

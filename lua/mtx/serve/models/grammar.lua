@@ -106,14 +106,21 @@ end
 
 -- Free text until the format's mark opens a call, which is then held to its form. The mark is the
 -- trigger; where a thought comes first, which may hold it as text, the text behind the thought is
--- in the grammar too. -> as grammar.of | nil
+-- in the grammar too. Formats whose texts have frames are held from the beginning. A tool whose schema cannot be
+-- held is called freely. -> as grammar.of | nil
 local function lazy(loaded, req, want, format, warn)
   if req.task ~= "chat" then return nil end
   local triggers, opening = thought_marks(loaded, req)
+  local function held(more)
+    local options = { format = format, template = loaded.template, tools = want.tools, parallel = req.parallel_tool_calls, control = control_marks(loaded, format) }
+    for k, v in pairs(more) do options[k] = v end
+    local text, schemas = call_grammar.of(options)
+    return text and compile(loaded, warn, "gbnf", text, schemas)
+  end
+  local g = held({ turn = true })
+  if g then return g, triggers, opening, triggers ~= nil end
   for _, mark in ipairs(format.open) do
-    local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, mark = mark, after_text = triggers ~= nil,
-      parallel = req.parallel_tool_calls, control = control_marks(loaded, format) })
-    local g = text and compile(loaded, warn, "gbnf", text, schemas) -- a tool whose schema cannot be held is called freely
+    g = held({ mark = mark, after_text = triggers ~= nil })
     if g then return g, triggers or { mark }, opening, true end
   end
 end
