@@ -103,6 +103,7 @@ static void cpu_close(mtx_backend *b) {
   if (!b) return;
   mtx_cpu *c = (mtx_cpu *)b;
   for (int d = 0; d < MTX_DOM_COUNT; d++) unmap_floats(c->dom[d], (size_t)(c->plan->floats[d] * c->cap[d]));
+  mtx_cpu_lora_free(c);
   free(c->scratch);
   free((void *)c->ticket);
   free(c->slot_row);
@@ -139,7 +140,7 @@ mtx_code mtx_backend_open_cpu(mtx_backend **out, const mtx_plan *p, int max_rows
   *out = NULL;
   mtx_cpu *c = calloc(1, sizeof *c);
   if (!c) goto fail;
-  c->base = (mtx_backend){.name = "cpu", .run = cpu_run, .set_threads = cpu_set_threads, .close = cpu_close};
+  c->base = (mtx_backend){.name = "cpu", .run = cpu_run, .set_threads = cpu_set_threads, .use_lora = mtx_cpu_use_lora, .close = cpu_close};
   c->plan = p;
   c->max_rows = max_rows;
   mtx_crew_init(&c->crew, n_threads);

@@ -23,6 +23,11 @@ typedef struct mtx_cpu {
   int32_t *slot_expert;           // [rows * n_used] expert of (row, rank)
   int32_t *expert_first;          // [n_expert + 1] first sorted slot
   _Atomic int32_t *ticket;        // [plan steps] next piece of work of a step that threads share as they come
+  // Rows with adapters (cpu_lora.c); nothing is held until one comes.
+  float *lora_t, *lora_x;         // [max_rows * lora_floats] A x of each row; [lora_threads * lora_x_floats] decoded columns
+  int64_t lora_floats;
+  size_t lora_x_floats;
+  int lora_threads;
   mtx_barrier barrier;
   const mtx_exec *x;              // the step being run
 } mtx_cpu;
@@ -105,6 +110,16 @@ void mtx_cpu_own_head(const mtx_step_desc *s, const mtx_work *w, int64_t r, int 
 // Is a step's attention done with all that its heads need first (mtx_step_desc.own_heads)?
 bool mtx_cpu_heads_alone(const mtx_exec *x, const mtx_attn *a);
 void mtx_cpu_kv_store_head(const mtx_step_desc *s, const mtx_work *w, int64_t r, int h);
+
+// cpu_lora.c. Has any row of the step adapters for its weights? All threads get the same answer.
+bool mtx_cpu_lora_touches(const mtx_step_desc *s, const mtx_work *w);
+// t = scale A x of those rows; all threads together, which meet afterwards. act: the step's n_cols columns, `stride` bytes apart.
+void mtx_cpu_lora_down(const mtx_step_desc *s, const mtx_work *w, const void *act, size_t stride, int64_t n_cols);
+// Adds B t to groups [g0, g1) of the step's ith product.
+void mtx_cpu_lora_up(const mtx_step_desc *s, const mtx_work *w, int i, int64_t n_cols, int64_t g0, int64_t g1);
+void mtx_cpu_lora_row(const mtx_step_desc *s, const mtx_work *w, int64_t r, float *y);  // to row r of a look-up
+mtx_code mtx_cpu_use_lora(mtx_backend *b, int64_t row_floats, mtx_err *err);
+void mtx_cpu_lora_free(mtx_cpu *c);
 
 // Scratch floats a thread needs for this plan's ops.
 size_t mtx_cpu_attention_scratch(const mtx_step_desc *s);

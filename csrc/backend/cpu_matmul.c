@@ -26,6 +26,7 @@ typedef struct {
   const void *act;
   size_t stride;
   int64_t n;
+  bool lora;              // some have adapters for these matrices (cpu_lora.c)
 } columns;
 
 static size_t own_row_floats(const mtx_plan *p, const mtx_step_desc *s) {
@@ -40,11 +41,11 @@ size_t mtx_cpu_own_rows_scratch(const mtx_plan *p, const mtx_step_desc *s) {
 
 static columns columns_of(const mtx_step_desc *s, const mtx_work *w) {
   int64_t n = mtx_val_rows(w->c, s->out[0]);
-  if (!w->own) return (columns){mtx_val_ptr(w->c, s->in[0]), (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float), n};
+  if (!w->own) return (columns){.act = mtx_val_ptr(w->c, s->in[0]), .stride = (size_t)mtx_val_stride(w->c, s->in[0]) * sizeof(float), .n = n};
   size_t row = own_row_floats(w->c->plan, w->own);
   float *dst = w->scratch + own_tmp_floats(w->c->plan, w->own);
   for (int64_t r = 0; r < n; r++) mtx_cpu_own_row(w->own, w, r, w->scratch, dst + (size_t)r * row);
-  return (columns){dst, row * sizeof(float), n};
+  return (columns){.act = dst, .stride = row * sizeof(float), .n = n};
 }
 
 // Groups [g0, g1) of the step's ith matrix.
@@ -55,6 +56,7 @@ static void matmul_groups(const mtx_step_desc *s, const mtx_work *w, const colum
   int64_t ldy = mtx_val_stride(w->c, s->out[i]);
   mtx_matmul(m, g0, g1, x->act, x->stride, x->n, y, ldy, s->accumulate[i]);
   add_bias(y, ldy, x->n, s->b[i] ? p->weight[s->b[i]].vec : NULL, g0 * MTX_GROUP, rows_end(m, g1));
+  if (x->lora) mtx_cpu_lora_up(s, w, i, x->n, g0, g1);
 }
 
 // Groups [a, b) of the step's matrices laid end to end.
@@ -90,6 +92,10 @@ void mtx_cpu_matmul(const mtx_step_desc *s, const mtx_work *w) {
   if (s->glu) total = (n_groups(s, w, 0) + 1) / 2;
   if (mtx_val_rows(w->c, s->out[0]) == 0) return;
   columns x = columns_of(s, w);
+  if (w->x->lora && (x.lora = mtx_cpu_lora_touches(s, w))) {
+    mtx_cpu_lora_down(s, w, x.act, x.stride, x.n);
+    mtx_cpu_meet(w);
+  }
   int pieces = w->nth == 1 ? 1 : x.n < 16 ? w->nth : 8 * w->nth;
   int64_t piece = (total + pieces - 1) / pieces;
   for (int64_t a; (a = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed) * piece) < total;)

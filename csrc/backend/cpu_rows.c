@@ -49,6 +49,7 @@ void mtx_cpu_embed(const mtx_step_desc *s, const mtx_work *w) {
   mtx_share(w->x->n_rows, 1, w->ith, w->nth, &a, &b);
   for (int64_t r = a; r < b; r++) {
     look_up(t, w->x->token[r], OUT(r));
+    if (w->x->lora) mtx_cpu_lora_row(s, w, r, OUT(r));
     if (s->f[0] != 1.0f) mtx_vec.scale(OUT(r), s->f[0], OUT(r), t->k);
   }
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "graph/lora.h"
 #include "graph/plan.h"
 
 // The rows of one sequence in this step: [row0, row0 + n_rows), positions from pos0.
@@ -14,10 +15,12 @@ typedef struct mtx_exec_seq {
   int64_t pos0;
   uint8_t *const *pages[MTX_KV_MAX_GROUPS];
   uint8_t *state;                  // recurrent state, or NULL
+  const mtx_lora *lora;            // its adapters, or NULL
 } mtx_exec_seq;
 
 typedef struct mtx_exec {
   int n_rows, n_outs, n_head, n_seqs;
+  bool lora;                       // some sequence has adapters
   const int32_t *token, *pos;      // [n_rows]
   const int32_t *row_seq;          // [n_rows] index into seq
   const mtx_exec_seq *seq;
@@ -36,6 +39,8 @@ struct mtx_backend {
   // Runs the whole plan. The arguments are already checked; cannot fail.
   void (*run)(mtx_backend *b, const mtx_exec *x);
   void (*set_threads)(mtx_backend *b, int n);
+  // Before a run in which some sequence has adapters; row_floats: the most of them (mtx_lora).
+  mtx_code (*use_lora)(mtx_backend *b, int64_t row_floats, mtx_err *err);
   void (*close)(mtx_backend *b);
   uint64_t bytes;                  // buffers held
   mtx_backend_profile *profile;    // NULL = off; owned by the caller

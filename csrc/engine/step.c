@@ -90,7 +90,7 @@ void mtx_context_set_threads(mtx_context *c, int n) {
   c->backend->set_threads(c->backend, n > cores ? cores : n);
 }
 
-typedef struct { int n_seqs, n_outs, n_hidden; } row_counts;  // n_outs: of all wanted rows, n_hidden: of those for their hidden state
+typedef struct { int n_seqs, n_outs, n_hidden; int64_t lora_floats; } row_counts;  // n_outs: of all wanted rows, n_hidden: of those for their hidden state; lora_floats: of the largest set of adapters
 
 // Cuts the rows into sequences; fills c->seq (index in kv kept in ids) and the row arrays.
 static mtx_code take_rows(mtx_context *c, const mtx_row *rows, int n_rows, int *ids, row_counts *n, mtx_err *err) {
@@ -105,7 +105,11 @@ static mtx_code take_rows(mtx_context *c, const mtx_row *rows, int n_rows, int *
       for (int k = 0; k < n->n_seqs; k++)
         if (ids[k] == r->seq) return mtx_fail(err, MTX_EINVAL, "rows of sequence %d do not stand together", r->seq);
       ids[n->n_seqs] = r->seq;
-      c->seq[n->n_seqs++] = (mtx_exec_seq){.row0 = i, .pos0 = mtx_kv_seq_len(c->kv, r->seq)};
+      c->seq[n->n_seqs++] = (mtx_exec_seq){.row0 = i, .pos0 = mtx_kv_seq_len(c->kv, r->seq), .lora = r->lora};
+      if (r->lora && r->lora->row_floats > n->lora_floats) n->lora_floats = r->lora->row_floats;
+      if (r->lora && mtx_adapter_model(r->lora->part[0].adapter) != c->model) return mtx_fail(err, MTX_EINVAL, "the adapters are of another model");
+    } else if (r->lora != rows[i - 1].lora) {
+      return mtx_fail(err, MTX_EINVAL, "rows of sequence %d differ in their adapters", r->seq);
     }
     mtx_exec_seq *s = &c->seq[n->n_seqs - 1];
     c->token[i] = r->token;
@@ -149,7 +153,7 @@ static mtx_code run_rows(mtx_context *c, const mtx_row *rows, int n_rows, float 
   }
   int n_head = n->n_outs - n->n_hidden;
   mtx_exec x = {.n_rows = n_rows, .n_outs = n->n_outs, .n_head = n_head, .n_seqs = n->n_seqs, .token = c->token, .pos = c->pos,
-                .row_seq = c->row_seq, .seq = c->seq, .out_row = c->out_row, .outputs = outputs, .hidden = hidden};
+                .row_seq = c->row_seq, .seq = c->seq, .lora = n->lora_floats > 0, .out_row = c->out_row, .outputs = outputs, .hidden = hidden};
   c->backend->run(c->backend, &x);
   if (n->n_hidden) {  // the rows asked for, without those that only went on to the head
     size_t width = (size_t)mtx_model_get_info(c->model)->n_embed;
@@ -184,6 +188,7 @@ mtx_code mtx_context_step(mtx_context *c, const mtx_row *rows, int n_rows, const
   if (code) return code;
   for (int i = 0; i < all.n_seqs; i++)
     if ((code = mtx_kv_seq_reserve(c->kv, ids[i], c->seq[i].n_rows, err))) return code;
+  if (all.lora_floats && (code = c->backend->use_lora(c->backend, all.lora_floats, err))) return code;
   const mtx_model_info *info = mtx_model_get_info(c->model);
   if ((code = need_floats(&c->outputs, &c->outputs_cap, all.n_outs - all.n_hidden, info->n_out, err))) return code;
   if (c->plan.hidden && (code = need_floats(&c->hidden, &c->hidden_cap, all.n_outs, info->n_embed, err))) return code;

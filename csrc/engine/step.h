@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "kv/kv.h"
+#include "model/adapter.h"
 #include "model/model.h"
 
 typedef struct mtx_context mtx_context;
@@ -36,6 +37,7 @@ typedef struct mtx_row {
   int32_t seq;         // rows of one sequence stand together, in order of position,
                        // starting at mtx_kv_seq_len(seq)
   uint8_t want;        // mtx_want: what is wanted of it
+  const mtx_lora *lora;  // adapters of its sequence, NULL = none; the same in all rows a sequence ever has
 } mtx_row;
 
 // An encoder's output is its hidden state: there MTX_WANT_OUTPUT is the only want.
