@@ -201,7 +201,7 @@ static bool add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
       e->out_run[e->n_outs] = r;
       e->out_token[e->n_outs++] = i;
     }
-    e->rows[e->n_rows++] = (mtx_row){r->tokens.ptr[i], r->seq, !want ? MTX_WANT_NOTHING : hidden ? MTX_WANT_HIDDEN : MTX_WANT_OUTPUT, NULL};
+    e->rows[e->n_rows++] = (mtx_row){r->tokens.ptr[i], r->seq, !want ? MTX_WANT_NOTHING : hidden ? MTX_WANT_HIDDEN : MTX_WANT_OUTPUT, r->lora};
   }
   return true;
 }

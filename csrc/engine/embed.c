@@ -22,7 +22,10 @@ struct mtx_embed_group {
 };
 
 static void group_free(mtx_embed_group *g) {
-  for (int i = 0; i < g->n; i++) mtx_ids_fini(&g->sessions[i].tokens);
+  for (int i = 0; i < g->n; i++) {
+    mtx_ids_fini(&g->sessions[i].tokens);
+    mtx_lora_unref(g->sessions[i].lora);
+  }
   free(g->jobs);
   free(g->sessions);
   free(g->sums);
@@ -99,9 +102,10 @@ static mtx_code pooling_of(const mtx_engine *e, mtx_pooling *p, mtx_err *err) {
 }
 
 static mtx_code group_new(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n, mtx_pooling pooling, bool normalize,
-                          mtx_embed_group **out, mtx_err *err) {
+                          mtx_lora *lora, mtx_embed_group **out, mtx_err *err) {
   *out = NULL;
   mtx_code rc = pooling_of(e, &pooling, err);
+  if (!rc) rc = mtx_check_lora(e, lora, err);
   for (int i = 0; i < n && !rc; i++) rc = mtx_check_tokens(e, tokens[i], n_tokens[i], err);
   if (rc) return rc;
   mtx_embed_group *g = calloc(1, sizeof *g);
@@ -112,7 +116,7 @@ static mtx_code group_new(mtx_engine *e, const int32_t *const *tokens, const int
   if (!g->jobs || !g->sessions || !g->sums) goto nomem;
   g->n = g->n_left = n;
   for (int i = 0; i < n; i++) {
-    g->sessions[i] = (mtx_session){.engine = e, .seq = -1};
+    g->sessions[i] = (mtx_session){.engine = e, .seq = -1, .lora = mtx_lora_ref(lora)};
     g->jobs[i] = (mtx_job){.kind = MTX_JOB_EVAL, .session = &g->sessions[i], .tokens = tokens[i], .n = n_tokens[i], .embed = true,
                            .all = pooling == MTX_POOL_NONE, .pooling = pooling, .normalize = normalize, .sum = g->sums + (size_t)i * (size_t)e->n_embed};
   }
@@ -137,9 +141,9 @@ static void place_vectors(const mtx_engine *e, mtx_embed_group *g, float *out) {
 }
 
 mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
-                          mtx_pooling pooling, bool normalize, float *out, mtx_err *err) {
+                          mtx_pooling pooling, bool normalize, mtx_lora *lora, float *out, mtx_err *err) {
   mtx_embed_group *g;
-  mtx_code rc = group_new(e, tokens, n_tokens, n, pooling, normalize, &g, err);
+  mtx_code rc = group_new(e, tokens, n_tokens, n, pooling, normalize, lora, &g, err);
   if (rc) return rc;
   place_vectors(e, g, out);
   rc = mtx_jobs_run(e, g->jobs, (size_t)n, err);
@@ -170,10 +174,10 @@ static bool keep(const mtx_engine *e, mtx_embed_group *g) {
 }
 
 mtx_code mtx_engine_embed_submit(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
-                                 mtx_pooling pooling, bool normalize, int64_t *id, mtx_err *err) {
+                                 mtx_pooling pooling, bool normalize, mtx_lora *lora, int64_t *id, mtx_err *err) {
   if (n < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, "inputs", 0, "there are none");
   mtx_embed_group *g;
-  mtx_code rc = group_new(e, tokens, n_tokens, n, pooling, normalize, &g, err);
+  mtx_code rc = group_new(e, tokens, n_tokens, n, pooling, normalize, lora, &g, err);
   if (rc) return rc;
   if (!keep(e, g)) {
     group_free(g);

@@ -72,6 +72,7 @@ typedef struct mtx_request {
   int priority;              // higher first
   int64_t deadline_ms;       // from now; 0 = none
   const char *cache_key;     // who may reuse whose prefixes; NULL = no reuse, no keeping
+  mtx_lora *lora;            // adapters, NULL = none; refed. What they made is reused for the same adapters and scales only
   bool ignore_eos;           // tokens that end a generation are never sampled
   bool progress;             // an event after each step that read a part of the prompt
   const int32_t *shown; int n_shown;  // control tokens whose text is given out all the same (marks of tool calls)
@@ -152,7 +153,8 @@ int mtx_engine_profile(mtx_engine *e, bool on, mtx_profile_row *rows, int cap);
 // ---- sessions (calls block until done; one thread per session) ------------------
 
 typedef struct mtx_session mtx_session;
-mtx_code mtx_session_open(mtx_engine *e, mtx_session **out, mtx_err *err);
+// With adapters (refed) or NULL; forks have them too.
+mtx_code mtx_session_open(mtx_engine *e, mtx_lora *lora, mtx_session **out, mtx_err *err);
 void mtx_session_close(mtx_session *s);  // NULL is fine; before the engine is closed
 int64_t mtx_session_n_tokens(const mtx_session *s);
 // Evaluates tokens behind the session's. *logits gets n_out floats for the last
@@ -173,14 +175,19 @@ mtx_code mtx_session_rewind(mtx_session *s, int64_t n, mtx_err *err);
 // The session's tokens and memory to a file, which appears when it is whole. *n_bytes: its size.
 mtx_code mtx_session_save(mtx_session *s, const char *path, uint64_t *n_bytes, mtx_err *err);
 // The session becomes the saved one; the next eval gives what it would have given there, bit for
-// bit. A failure leaves the session as it was. Errors as mtx_saved_open and mtx_map_open; MTX_ELIMIT also: pages.
+// bit. A failure leaves the session as it was. Errors as mtx_saved_open and mtx_map_open; MTX_ELIMIT also: pages;
+// MTX_EUNSUPPORTED also: saved with other adapters.
 mtx_code mtx_session_load(mtx_session *s, const char *path, mtx_err *err);
 
-// The same for the prefix index: the longest part of tokens[0..n) it knows under `key`; n_saved 0 and
+// The key under which the prefix index keeps what requests with this cache_key and these adapters leave; `dst` gets it.
+// MTX_EINVAL: the key holds the byte 0x1f, which parts the two.
+mtx_code mtx_engine_cache_key(const char *cache_key, const mtx_lora *lora, mtx_buf *dst, mtx_err *err);
+
+// The same for the prefix index, by such a key: the longest part of tokens[0..n) it knows under `key`; n_saved 0 and
 // no file when it knows nothing.
 mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, const char *path,
                                 int64_t *n_saved, uint64_t *n_bytes, mtx_err *err);
-// Remembered under `key`; NULL = under the key it was saved with. *tokens and *owner (empty at first) get what
+// Remembered under the cache_key `key`, for the adapters it was saved with; NULL = under the key it was saved with. *tokens and *owner (empty at first) get what
 // the file holds and that key, zero-terminated.
 mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err);
 // From the next request on prompts are also looked for in a folder, and saved there when the engine closes (disk.h).
@@ -196,10 +203,10 @@ typedef enum { MTX_POOL_MODEL = -1, MTX_POOL_NONE = 0, MTX_POOL_MEAN = 1, MTX_PO
 // one vector per token, as they are, inputs one after the other. MTX_EUNSUPPORTED:
 // the architecture has neither.
 mtx_code mtx_engine_embed(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
-                          mtx_pooling pooling, bool normalize, float *out, mtx_err *err);
+                          mtx_pooling pooling, bool normalize, mtx_lora *lora, float *out, mtx_err *err);
 // The same without waiting: one DONE event with the vectors follows (its n_prompt:
 // tokens of all inputs). Copies the tokens. mtx_engine_cancel(id) ends it.
 mtx_code mtx_engine_embed_submit(mtx_engine *e, const int32_t *const *tokens, const int64_t *n_tokens, int n,
-                                 mtx_pooling pooling, bool normalize, int64_t *id, mtx_err *err);
+                                 mtx_pooling pooling, bool normalize, mtx_lora *lora, int64_t *id, mtx_err *err);
 
 #endif

@@ -31,7 +31,7 @@ mtx_code mtx_guide_new(const mtx_engine *e, const mtx_request *r, mtx_run *run, 
   if (!g) return mtx_fail(err, MTX_ENOMEM, "no memory for a request");
   run->guide = g;
   run->cfg_scale = r->cfg_scale;
-  *g = (mtx_run){.guided = run, .seq = -1, .priority = run->priority, .rank = INT64_MAX, .n_prompt = r->n_negative, .logprobs = -1, .prompt_logprobs = -1};
+  *g = (mtx_run){.guided = run, .seq = -1, .priority = run->priority, .rank = INT64_MAX, .n_prompt = r->n_negative, .logprobs = -1, .prompt_logprobs = -1, .lora = mtx_lora_ref(run->lora)};
   run->row = malloc((size_t)e->n_out * sizeof(float));
   g->row = malloc((size_t)e->n_out * sizeof(float));
   if (run->cache_key) g->cache_key = strdup(run->cache_key);

@@ -25,6 +25,8 @@ static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
   if (capacity && r->n_tokens > capacity)
     return mtx_fail(err, MTX_ELIMIT, "the prompt has %lld tokens, the whole KV cache holds %lld; raise its budget",
                     (long long)r->n_tokens, (long long)capacity);
+  mtx_code rc = mtx_check_lora(e, r->lora, err);
+  if (rc) return rc;
   if (r->logprobs > 1000 || r->prompt_logprobs > 1000)
     return mtx_fail_at(err, MTX_EINVAL, NULL, "logprobs", 0, "at most 1000 alternatives per token");
   if (r->n_bans && (r->matcher || r->logprobs >= 0))
@@ -88,6 +90,7 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   }
   run->matcher = r->matcher;
   run->hook = r->hook;
+  run->lora = mtx_lora_ref(r->lora);
   run->seq = -1;
   run->n_prompt = r->n_tokens;
   run->n_max = r->max_tokens < e->n_ctx - r->n_tokens ? r->n_tokens + r->max_tokens : e->n_ctx;
@@ -106,11 +109,14 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   if ((rc = mtx_sampler_open(&run->sampler, r->sampler ? r->sampler : &defaults, e->n_vocab, err))) goto fail;
   if ((rc = mtx_ids_append(&run->tokens, r->tokens, (size_t)r->n_tokens, err))) goto fail;
   if (r->n_shown && (rc = mtx_ids_append(&run->shown, r->shown, (size_t)r->n_shown, err))) goto fail;
+  mtx_buf key = {0};
+  rc = r->cache_key ? mtx_engine_cache_key(r->cache_key, r->lora, &key, err) : MTX_OK;
+  run->cache_key = key.ptr;
+  if (rc) goto fail;
   rc = MTX_ENOMEM;
   run->rules = calloc((size_t)(r->n_stops + r->n_bans) + 1, sizeof *run->rules);
-  if (r->cache_key) run->cache_key = strdup(r->cache_key);
   if (r->prompt_logprobs >= 0) run->start = mtx_event_new(run, MTX_EVENT_START);
-  if (!run->rules || (r->cache_key && !run->cache_key) || (r->prompt_logprobs >= 0 && !run->start)) {
+  if (!run->rules || (r->prompt_logprobs >= 0 && !run->start)) {
     mtx_fail(err, rc, "no memory for a request");
     goto fail;
   }
@@ -133,6 +139,7 @@ void mtx_run_free(mtx_run *r) {
   for (int i = 0; i < r->n_rules; i++) free(r->rules[i].text);
   free(r->rules);
   free(r->cache_key);
+  mtx_lora_unref(r->lora);
   free(r->bans);
   mtx_ids_fini(&r->tokens);
   mtx_ids_fini(&r->shown);

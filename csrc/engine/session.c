@@ -47,7 +47,7 @@ static void start_eval(mtx_engine *e, mtx_job *job) {
     return;
   }
   mtx_run *r = malloc(sizeof *r);
-  if (r) *r = (mtx_run){.job = job, .tokens = s->tokens, .seq = s->seq, .n_max = (int64_t)s->tokens.len, .rank = INT64_MAX,
+  if (r) *r = (mtx_run){.job = job, .lora = mtx_lora_ref(s->lora), .tokens = s->tokens, .seq = s->seq, .n_max = (int64_t)s->tokens.len, .rank = INT64_MAX,
                         .logprobs = -1, .prompt_logprobs = -1, .n_prompt = (int64_t)s->tokens.len};
   if (r && mtx_engine_add_run(e, r)) {
     job->run = r;
@@ -127,17 +127,19 @@ mtx_code mtx_jobs_run(mtx_engine *e, mtx_job *jobs, size_t n, mtx_err *err) {
   return MTX_OK;
 }
 
-static mtx_code session_new(mtx_engine *e, mtx_session **out, mtx_err *err) {
+static mtx_code session_new(mtx_engine *e, mtx_lora *lora, mtx_session **out, mtx_err *err) {
   *out = NULL;
   mtx_session *s = calloc(1, sizeof *s);
   if (!s) return mtx_fail(err, MTX_ENOMEM, "no memory for a session");
   s->engine = e;
   s->seq = -1;
+  s->lora = mtx_lora_ref(lora);
   pthread_mutex_lock(&e->lock);
   bool full = e->n_sessions >= e->opts.max_sessions;
   e->n_sessions += !full;
   pthread_mutex_unlock(&e->lock);
   if (full) {
+    mtx_lora_unref(s->lora);
     free(s);
     return mtx_fail(err, MTX_ELIMIT, "%d sessions are open; close one", e->opts.max_sessions);
   }
@@ -145,7 +147,11 @@ static mtx_code session_new(mtx_engine *e, mtx_session **out, mtx_err *err) {
   return MTX_OK;
 }
 
-mtx_code mtx_session_open(mtx_engine *e, mtx_session **out, mtx_err *err) { return session_new(e, out, err); }
+mtx_code mtx_session_open(mtx_engine *e, mtx_lora *lora, mtx_session **out, mtx_err *err) {
+  *out = NULL;
+  mtx_code rc = mtx_check_lora(e, lora, err);
+  return rc ? rc : session_new(e, lora, out, err);
+}
 
 void mtx_session_close(mtx_session *s) {
   if (!s) return;
@@ -156,6 +162,7 @@ void mtx_session_close(mtx_session *s) {
   e->n_sessions--;
   pthread_mutex_unlock(&e->lock);
   mtx_ids_fini(&s->tokens);
+  mtx_lora_unref(s->lora);
   free(s->logits);
   free(s);
 }
@@ -205,7 +212,7 @@ mtx_code mtx_sessions_eval(mtx_session *const *s, const int32_t *tokens, int n, 
 }
 
 mtx_code mtx_session_fork(mtx_session *s, mtx_session **out, mtx_err *err) {
-  mtx_code rc = session_new(s->engine, out, err);
+  mtx_code rc = session_new(s->engine, s->lora, out, err);
   if (rc) return rc;
   mtx_job job = {.kind = MTX_JOB_FORK, .session = s, .other = *out};
   if ((rc = mtx_jobs_run(s->engine, &job, 1, err))) {

@@ -36,7 +36,8 @@ typedef struct mtx_run {
   int64_t rank;                // place in the policy's order; INT64_MAX outside it
   double t_submit, t_deadline, t_start, t_first, t_queue;
   int64_t n_cached, n_generated;
-  char *cache_key;
+  mtx_lora *lora;              // counted
+  char *cache_key;             // of the prefix index: the request's key and its adapters
   int64_t mark[MTX_MAX_MARKS]; int n_marks;  // ascending lengths of the prompt that become checkpoints of the prefix index
   // generation
   mtx_sampler *sampler;
@@ -96,6 +97,7 @@ struct mtx_session {
   mtx_engine *engine;
   int seq;                 // the engine's thread
   mtx_ids tokens;          // the whole sequence; kv may hold fewer
+  mtx_lora *lora;          // counted
   float *logits; size_t cap_logits;
 };
 
@@ -205,6 +207,11 @@ mtx_code mtx_check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n,
 void mtx_embed_row(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);
 void mtx_embed_ended(mtx_engine *e, mtx_job *job, mtx_code rc);  // an input of a group
 bool mtx_embed_belongs(const mtx_run *r, int64_t id);            // to the group of that id
+
+// lora.c
+mtx_code mtx_check_lora(const mtx_engine *e, const mtx_lora *l, mtx_err *err);  // are they of e's model?
+// The part of a key (mtx_engine_cache_key) that tells the adapters; "" when there are none.
+const char *mtx_key_adapters(const char *key, size_t n, size_t *n_adapters);
 
 // store.c: saved state.
 void mtx_job_save(mtx_engine *e, mtx_job *job);

@@ -123,6 +123,24 @@ static mtx_code save(mtx_engine *e, mtx_job *job, const char *path, uint64_t *n_
   return rc;
 }
 
+// A file's state belongs to the adapters in its label: it goes to a session that has these, and under keys with them.
+static mtx_code check_adapters(mtx_job *job, const mtx_saved *s, mtx_buf *key, mtx_err *err) {
+  size_t n;
+  const char *adapters = mtx_key_adapters(s->label, s->label_bytes, &n);
+  if (job->session) {
+    const char *own = job->session->lora ? job->session->lora->label : "";
+    if (n == strlen(own) && !memcmp(adapters, own, n)) return MTX_OK;
+    return mtx_fail(err, MTX_EUNSUPPORTED, n && *own ? "the state was saved with other adapters than the session has" : n ? "the state was saved with adapters, the session has none" : "the state was saved without adapters, the session has some");
+  }
+  if (!job->key) return MTX_OK;
+  mtx_code rc = mtx_engine_cache_key(job->key, NULL, key, err);
+  if (rc) return rc;
+  key->len--;
+  if (!(rc = mtx_buf_append(key, adapters, n, err))) rc = mtx_buf_append(key, "", 1, err);
+  job->key = key->ptr;
+  return rc;
+}
+
 // Reads a file and runs a LOAD; `tokens` and `owner` (or NULL) get what it holds.
 static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err) {
   mtx_saved_for who = reader(e);
@@ -131,6 +149,8 @@ static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tok
   mtx_code rc = checksum(e, &who.model, err);
   if (rc || (rc = mtx_map_open(&map, path, err))) return rc;
   rc = mtx_saved_open(&saved, mtx_map_data(map), mtx_map_bytes(map), &who, err);
+  mtx_buf key = {0};
+  if (!rc) rc = check_adapters(job, &saved, &key, err);
   if (rc && err) snprintf(err->file, sizeof err->file, "%s", path);
   job->saved = &saved;
   job->map = map;
@@ -138,13 +158,15 @@ static mtx_code load(mtx_engine *e, mtx_job *job, const char *path, mtx_ids *tok
     job->key = owner->ptr;
   if (!rc) rc = mtx_jobs_run(e, job, 1, err);
   if (!rc && tokens) rc = mtx_ids_append(tokens, saved.tokens, (size_t)saved.n_tokens, err);
+  mtx_buf_fini(&key);
   mtx_saved_close(&saved);
   mtx_map_close(map);
   return rc;
 }
 
 mtx_code mtx_session_save(mtx_session *s, const char *path, uint64_t *n_bytes, mtx_err *err) {
-  mtx_saved saved = {.tokens = s->tokens.ptr, .n_tokens = (int64_t)s->tokens.len};
+  const char *label = s->lora ? s->lora->label : "";
+  mtx_saved saved = {.tokens = s->tokens.ptr, .n_tokens = (int64_t)s->tokens.len, .label = label, .label_bytes = strlen(label)};
   mtx_job job = {.kind = MTX_JOB_SAVE, .session = s, .saved = &saved};
   return save(s->engine, &job, path, n_bytes, err);
 }

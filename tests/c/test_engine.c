@@ -528,7 +528,7 @@ static void test_pressure(const fixture *f, int loop) {
   mtx_session *s;
   const float *logits;
   mtx_err err;
-  CHECK(mtx_session_open(e, &s, NULL) == MTX_OK);
+  CHECK(mtx_session_open(e, NULL, &s, NULL) == MTX_OK);
   static int32_t many[512];
   for (int i = 0; i < 512; i++) many[i] = loop;
   CHECK(mtx_session_eval(s, many, 512, false, &logits, &err) == MTX_OK, "%s", err.msg);
@@ -536,7 +536,7 @@ static void test_pressure(const fixture *f, int loop) {
   mtx_session *t, *u;
   CHECK(mtx_session_fork(s, &t, NULL) == MTX_OK);
   CHECK(mtx_session_rewind(t, 0, NULL) == MTX_OK && mtx_session_eval(t, many, 500, false, &logits, &err) == MTX_OK, "%s", err.msg);
-  CHECK(mtx_session_open(e, &u, NULL) == MTX_OK);
+  CHECK(mtx_session_open(e, NULL, &u, NULL) == MTX_OK);
   CHECK(mtx_session_eval(u, many, 100, false, &logits, &err) == MTX_ELIMIT, "sessions hold all pages");
   mtx_request r = ask(prompt, 100, 10);
   result one = run_one(e, &r);

@@ -64,7 +64,7 @@ static void test_restore(const char *name, const mtx_model *m, const mtx_tok *to
   mtx_session *s, *t, *u;
   mtx_err err = {0};
   uint64_t n_bytes;
-  CHECK(!mtx_session_open(a, &s, NULL) && !mtx_session_open(a, &t, NULL) && !mtx_session_open(b, &u, NULL));
+  CHECK(!mtx_session_open(a, NULL, &s, NULL) && !mtx_session_open(a, NULL, &t, NULL) && !mtx_session_open(b, NULL, &u, NULL));
   free(eval(s, 0, LEN - 100, width));
   free(eval(s, LEN - 100, 100, width));
   CHECK(mtx_session_save(s, state, &n_bytes, &err) == MTX_OK, "%s", err.msg);
@@ -126,7 +126,7 @@ static void test_hostile(const mtx_model *m, const mtx_tok *tok, const mtx_model
   mtx_session *s, *x;
   mtx_err err;
   uint64_t n_bytes;
-  CHECK(!mtx_session_open(e, &s, NULL));
+  CHECK(!mtx_session_open(e, NULL, &s, NULL));
   free(eval(s, 0, 300, width));
   CHECK(!mtx_session_save(s, state, &n_bytes, NULL));
   const struct { mtx_engine *e; mtx_code code; const char *says; } wrong[] = {
