@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <string.h>
 
+#include "bind/adapter.h"
 #include "bind/core.h"
 #include "bind/engine.h"
 #include "bind/model.h"
@@ -35,13 +36,14 @@ typedef struct {
   int n;
   mtx_pooling pooling;
   bool normalize;
+  mtx_lora *lora;
 } embed_args;
 
-// (engine, list of id lists [, {pooling, normalize}]); the arrays stay on the stack.
+// (engine, list of id lists [, {pooling, normalize, lora}]); the arrays stay on the stack.
 static embed_args check_embed(lua_State *L) {
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_settop(L, 3);
-  embed_args a = {.pooling = pooling_of(L, 3), .normalize = mtx_opt_bool(L, 3, "normalize", true)};
+  embed_args a = {.pooling = pooling_of(L, 3), .normalize = mtx_opt_bool(L, 3, "normalize", true), .lora = mtx_bind_opt_lora(L, 3, "lora")};
   lua_Integer n = luaL_len(L, 2);
   luaL_argcheck(L, n <= 65536, 2, "more than 65536 inputs at once");
   a.n = (int)n;
@@ -58,7 +60,7 @@ static embed_args check_embed(lua_State *L) {
   return a;
 }
 
-// embed(list of id lists [, {pooling, normalize}]) -> list of vectors (pooling "none": of
+// embed(list of id lists [, {pooling, normalize, lora}]) -> list of vectors (pooling "none": of
 // lists of vectors, one per token). Blocks.
 int mtx_bind_engine_embed(lua_State *L) {
   mtx_bind_engine *h = mtx_bind_check_engine(L, 1);
@@ -70,7 +72,7 @@ int mtx_bind_engine_embed(lua_State *L) {
   }
   float *out = mtx_scratch(L, (size_t)(n_rows * width) * sizeof *out);
   mtx_err err;
-  if (mtx_engine_embed(h->engine, a.ids, a.lens, a.n, a.pooling, a.normalize, out, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  if (mtx_engine_embed(h->engine, a.ids, a.lens, a.n, a.pooling, a.normalize, a.lora, out, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   if (a.pooling != MTX_POOL_NONE) {
     mtx_bind_push_vectors(L, out, n_rows, width);
     return 1;
@@ -84,14 +86,14 @@ int mtx_bind_engine_embed(lua_State *L) {
   return 1;
 }
 
-// embed_submit(list of id lists [, {pooling, normalize}]) -> id; a done event brings `vectors`
+// embed_submit(list of id lists [, {pooling, normalize, lora}]) -> id; a done event brings `vectors`
 // (pooling "none": those of all tokens, input after input).
 int mtx_bind_engine_embed_submit(lua_State *L) {
   mtx_bind_engine *h = mtx_bind_check_engine(L, 1);
   embed_args a = check_embed(L);
   int64_t id;
   mtx_err err;
-  if (mtx_engine_embed_submit(h->engine, a.ids, a.lens, a.n, a.pooling, a.normalize, &id, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  if (mtx_engine_embed_submit(h->engine, a.ids, a.lens, a.n, a.pooling, a.normalize, a.lora, &id, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   lua_pushinteger(L, id);
   return 1;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/sysinfo.h"
+#include "bind/adapter.h"
 #include "bind/core.h"
 #include "bind/options.h"
 #include "bind/task.h"
@@ -267,7 +268,7 @@ static int l_model_free_memory(lua_State *L) {
 
 int mtx_bind_model_open(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", l_model_gc}, {"__close", l_model_close}, {"__tostring", l_model_tostring}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"close", l_model_close}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"adapter", mtx_bind_model_adapter}, {"lora", mtx_bind_model_lora}, {"close", l_model_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_model_open},
                                        {"start", mtx_bind_task_load},
                                        {"drop", mtx_bind_task_drop},
@@ -278,6 +279,7 @@ int mtx_bind_model_open(lua_State *L) {
                                        {NULL, NULL}};
   mtx_kern_init(MTX_TIER_NEON > MTX_TIER_AMX ? MTX_TIER_NEON : MTX_TIER_AMX);
   mtx_bind_new_type(L, TYPE, meta, methods);
+  mtx_bind_adapter_types(L);
   mtx_bind_task_type(L);
   luaL_newlib(L, functions);
   return 1;

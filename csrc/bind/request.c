@@ -2,6 +2,7 @@
 // engine:submit: a table that describes a request, handed to the engine.
 #include <lauxlib.h>
 
+#include "bind/adapter.h"
 #include "bind/core.h"
 #include "bind/engine.h"
 #include "bind/grammar.h"
@@ -71,6 +72,7 @@ int mtx_bind_engine_submit(lua_State *L) {
   r.priority = (int)mtx_opt_integer(L, 2, "priority", 0);
   r.deadline_ms = mtx_opt_integer(L, 2, "deadline_ms", 0);
   r.cache_key = mtx_opt_string(L, 2, "cache_key", NULL);
+  r.lora = mtx_bind_opt_lora(L, 2, "lora");
   r.ignore_eos = mtx_opt_bool(L, 2, "ignore_eos", false);
   r.progress = mtx_opt_bool(L, 2, "progress", false);
   if (lua_getfield(L, 2, "shown") != LUA_TNIL) {

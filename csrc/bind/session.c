@@ -3,6 +3,7 @@
 #include <lauxlib.h>
 #include <string.h>
 
+#include "bind/adapter.h"
 #include "bind/core.h"
 #include "bind/engine.h"
 #include "bind/options.h"
@@ -33,12 +34,13 @@ static handle *push_handle(lua_State *L, int engine) {
   return h;
 }
 
-// engine:session() -> session
+// engine:session([{lora}]) -> session
 int mtx_bind_engine_session(lua_State *L) {
   mtx_bind_engine *e = mtx_bind_check_engine(L, 1);
+  mtx_lora *lora = mtx_bind_opt_lora(L, 2, "lora");
   handle *h = push_handle(L, 1);
   mtx_err err;
-  if (mtx_session_open(e->engine, &h->s, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  if (mtx_session_open(e->engine, lora, &h->s, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   h->e = e;
   e->n_sessions++;
   return 1;

@@ -6,7 +6,7 @@
 #include "engine/state.h"
 
 mtx_code mtx_check_lora(const mtx_engine *e, const mtx_lora *l, mtx_err *err) {
-  if (!l || mtx_adapter_model(l->part[0].adapter) == e->model) return MTX_OK;
+  if (!l || l->model_id == mtx_model_id(e->model)) return MTX_OK;
   return mtx_fail_at(err, MTX_EINVAL, NULL, "lora", 0, "the adapters are of another model");
 }
 

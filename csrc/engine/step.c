@@ -107,7 +107,7 @@ static mtx_code take_rows(mtx_context *c, const mtx_row *rows, int n_rows, int *
       ids[n->n_seqs] = r->seq;
       c->seq[n->n_seqs++] = (mtx_exec_seq){.row0 = i, .pos0 = mtx_kv_seq_len(c->kv, r->seq), .lora = r->lora};
       if (r->lora && r->lora->row_floats > n->lora_floats) n->lora_floats = r->lora->row_floats;
-      if (r->lora && mtx_adapter_model(r->lora->part[0].adapter) != c->model) return mtx_fail(err, MTX_EINVAL, "the adapters are of another model");
+      if (r->lora && r->lora->model_id != mtx_model_id(c->model)) return mtx_fail(err, MTX_EINVAL, "the adapters are of another model");
     } else if (r->lora != rows[i - 1].lora) {
       return mtx_fail(err, MTX_EINVAL, "rows of sequence %d differ in their adapters", r->seq);
     }

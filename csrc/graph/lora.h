@@ -37,6 +37,7 @@ typedef struct mtx_lora_part {
 // equal bits. Immutable, counted (model/adapter.h).
 typedef struct mtx_lora {
   atomic_int refs;
+  uint64_t model_id;        // mtx_model_id of the model they fit
   int n;
   mtx_lora_part part[MTX_LORA_MAX];
   int64_t row_floats;       // the most floats of A x of one row in one plan step

@@ -11,7 +11,7 @@
 
 struct mtx_adapter {
   atomic_int refs;
-  const mtx_model *model;
+  uint64_t model_id;
   mtx_lora_pair *pair;      // one for each weight of the model's plan
   void *mem;
   mtx_adapter_info info;
@@ -201,11 +201,11 @@ static mtx_code need_text(const reader *r, const char *key, const char *want, co
   return mtx_fail_at(r->err, MTX_EUNSUPPORTED, mtx_gguf_path(r->file), key, 0, "it is '%.*s', not '%s'%s", (int)(s.len < 64 ? s.len : 64), s.ptr, want, hint);
 }
 
-static mtx_code read_facts(mtx_adapter *x, const reader *r) {
+static mtx_code read_facts(mtx_adapter *x, const reader *r, const char *arch) {
   mtx_code code;
   mtx_adapter_info *i = &x->info;
   if ((code = need_text(r, "general.type", "adapter", "; this file is no adapter")) || (code = need_text(r, "adapter.type", "lora", "")) ||
-      (code = need_text(r, "general.architecture", mtx_model_get_info(x->model)->arch, ": the adapter belongs to another model")))
+      (code = need_text(r, "general.architecture", arch, ": the adapter belongs to another model")))
     return code;
   if (mtx_gguf_find(r->file, "adapter.alora.invocation_tokens"))
     return mtx_fail_at(r->err, MTX_EUNSUPPORTED, mtx_gguf_path(r->file), "adapter.alora.invocation_tokens", 0,
@@ -231,14 +231,14 @@ mtx_code mtx_adapter_read(mtx_adapter **out, const mtx_model *m, const mtx_gguf 
   reader r = {.file = file, .plan = p, .opts = opts, .half = calloc((size_t)p->n_weights, sizeof *r.half), .err = err};
   if (x) {
     x->refs = 1;
-    x->model = m;
+    x->model_id = mtx_model_id(m);
     x->pair = calloc((size_t)p->n_weights, sizeof *x->pair);
   }
   if (!x || !r.half || !x->pair) {
     mtx_fail(err, code, "not enough memory for an adapter");
     goto fail;
   }
-  if ((code = read_facts(x, &r))) goto fail;
+  if ((code = read_facts(x, &r, mtx_model_get_info(m)->arch))) goto fail;
   for (uint64_t i = 0; i < mtx_gguf_n_tensors(file); i++)
     if ((code = take_tensor(&r, m, mtx_gguf_tensor_at(file, i)))) goto fail;
   if ((code = read_pairs(x, &r)) || (code = mtx_gguf_check(file, err))) goto fail;
@@ -278,7 +278,6 @@ void mtx_adapter_unref(mtx_adapter *a) {
 }
 
 const mtx_adapter_info *mtx_adapter_get_info(const mtx_adapter *a) { return &a->info; }
-const mtx_model *mtx_adapter_model(const mtx_adapter *a) { return a->model; }
 
 // ---- sets -------------------------------------------------------------------------------
 
@@ -288,8 +287,7 @@ static int by_identity(const void *x, const void *y) {
   return ca != cb ? (ca > cb) - (ca < cb) : (a->scale > b->scale) - (a->scale < b->scale);
 }
 
-static int64_t row_floats(const mtx_lora *l) {
-  const mtx_plan *p = mtx_model_plan(l->part[0].adapter->model);
+static int64_t row_floats(const mtx_lora *l, const mtx_plan *p) {
   int64_t most = 0;
   for (int i = 0; i < p->n_steps; i++) {
     int64_t n = 0;
@@ -300,18 +298,19 @@ static int64_t row_floats(const mtx_lora *l) {
   return most;
 }
 
-mtx_code mtx_lora_new(mtx_lora **out, mtx_adapter *const *adapter, const float *scale, int n, mtx_err *err) {
+mtx_code mtx_lora_new(mtx_lora **out, const mtx_model *m, mtx_adapter *const *adapter, const float *scale, int n, mtx_err *err) {
   *out = NULL;
   if (n > MTX_LORA_MAX) return mtx_fail_at(err, MTX_EINVAL, NULL, "lora", 0, "%d adapters at once; %d are possible", n, MTX_LORA_MAX);
   for (int i = 0; i < n; i++) {
     if (!isfinite(scale[i])) return mtx_fail_at(err, MTX_EINVAL, NULL, "lora", 0, "a scale is no finite number");
-    if (adapter[i]->model != adapter[0]->model) return mtx_fail_at(err, MTX_EINVAL, NULL, "lora", 0, "the adapters are of different models");
+    if (adapter[i]->model_id != mtx_model_id(m)) return mtx_fail_at(err, MTX_EINVAL, NULL, "lora", 0, "the adapter is of another model");
     for (int k = 0; k < i; k++)
       if (adapter[k] == adapter[i]) return mtx_fail_at(err, MTX_EINVAL, NULL, "lora", 0, "an adapter is named twice");
   }
   mtx_lora *l = calloc(1, sizeof *l);
   if (!l) return mtx_fail(err, MTX_ENOMEM, "not enough memory for a set of adapters");
   l->refs = 1;
+  l->model_id = mtx_model_id(m);
   for (int i = 0; i < n; i++)
     if (scale[i] != 0.0f) l->part[l->n++] = (mtx_lora_part){mtx_adapter_ref(adapter[i]), adapter[i]->pair, scale[i]};
   if (!l->n) {
@@ -319,7 +318,7 @@ mtx_code mtx_lora_new(mtx_lora **out, mtx_adapter *const *adapter, const float *
     return MTX_OK;
   }
   qsort(l->part, (size_t)l->n, sizeof *l->part, by_identity);
-  l->row_floats = row_floats(l);
+  l->row_floats = row_floats(l, mtx_model_plan(m));
   l->label[0] = MTX_LORA_MARK;
   for (int i = 0; i < l->n; i++) {
     uint32_t bits;

@@ -29,12 +29,11 @@ mtx_code mtx_adapter_read(mtx_adapter **out, const mtx_model *m, const mtx_gguf 
 mtx_adapter *mtx_adapter_ref(mtx_adapter *a);
 void mtx_adapter_unref(mtx_adapter *a);  // NULL is fine; on any thread
 const mtx_adapter_info *mtx_adapter_get_info(const mtx_adapter *a);
-const mtx_model *mtx_adapter_model(const mtx_adapter *a);
 
-// A set of n adapters of one model with their scales; those of scale 0 are left out, and *out is NULL when none is
-// left: that is the base model. Refs what it needs. MTX_EINVAL: more than MTX_LORA_MAX, one named twice, of
-// different models, a scale that is no number.
-mtx_code mtx_lora_new(mtx_lora **out, mtx_adapter *const *adapter, const float *scale, int n, mtx_err *err);
+// A set of n adapters of the model with their scales; those of scale 0 are left out, and *out is NULL when none is
+// left: that is the base model. Refs what it needs. MTX_EINVAL: more than MTX_LORA_MAX, one named twice, of another
+// model, a scale that is no number.
+mtx_code mtx_lora_new(mtx_lora **out, const mtx_model *m, mtx_adapter *const *adapter, const float *scale, int n, mtx_err *err);
 mtx_lora *mtx_lora_ref(mtx_lora *l);     // NULL is fine
 void mtx_lora_unref(mtx_lora *l);        // NULL is fine; on any thread
 

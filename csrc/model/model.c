@@ -2,6 +2,7 @@
 // Opening a model: see model.h.
 #include "model/model.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ struct mtx_model {
   mtx_plan *plan;
   mtx_packed packed;
   mtx_model_info info;
+  uint64_t id;
 };
 
 typedef struct {
@@ -120,6 +122,8 @@ mtx_code mtx_model_open(mtx_model **out, const char *path, const mtx_model_opts 
   if ((code = mtx_pack_weights(m->plan, m->file, opts, n_threads, &m->packed, err))) goto fail;
   if ((code = mtx_gguf_check(m->file, err))) goto fail;
   fill_info(m, h);
+  static atomic_uint_fast64_t n_opened;
+  m->id = atomic_fetch_add(&n_opened, 1) + 1;
   free(h);
   *out = m;
   return MTX_OK;
@@ -138,6 +142,7 @@ void mtx_model_close(mtx_model *m) {
 }
 
 const mtx_model_info *mtx_model_get_info(const mtx_model *m) { return &m->info; }
+uint64_t mtx_model_id(const mtx_model *m) { return m->id; }
 const mtx_gguf *mtx_model_gguf(const mtx_model *m) { return m->file; }
 const mtx_plan *mtx_model_plan(const mtx_model *m) { return m->plan; }
 const mtx_kv_layout *mtx_model_kv_layout(const mtx_model *m) { return &m->plan->kv; }

@@ -45,6 +45,8 @@ typedef struct mtx_model_info {
 } mtx_model_info;
 
 const mtx_model_info *mtx_model_get_info(const mtx_model *m);
+// Differs for every model that this process opens, unlike its address.
+uint64_t mtx_model_id(const mtx_model *m);
 const mtx_gguf *mtx_model_gguf(const mtx_model *m);
 const mtx_plan *mtx_model_plan(const mtx_model *m);
 // Layout of the KV cache this model needs (type left at F16 for the caller to set).

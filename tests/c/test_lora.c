@@ -80,7 +80,7 @@ static mtx_lora *open_set(const mtx_model *m, const lora_case *c) {
   mtx_lora *l = NULL;
   mtx_err err = {0};
   for (int i = 0; i < c->n; i++) a[i] = open_adapter(m, c->adapter[i]);
-  CHECK(mtx_lora_new(&l, a, c->scale, c->n, &err) == MTX_OK, "%s: %s", c->name, err.msg);
+  CHECK(mtx_lora_new(&l, m, a, c->scale, c->n, &err) == MTX_OK, "%s: %s", c->name, err.msg);
   for (int i = 0; i < c->n; i++) mtx_adapter_unref(a[i]);  // the set keeps them
   return l;
 }
@@ -162,7 +162,7 @@ int main(void) {
   mtx_kern_init(MTX_TIER_NEON > MTX_TIER_AMX ? MTX_TIER_NEON : MTX_TIER_AMX);
   models = golden_arch_models(&n_models);
   int n = read_cases(c);
-  CHECK(n == 13, "%d cases read of " GOLDEN_LORA "/cases.txt", n);
+  CHECK(n == 15, "%d cases read of " GOLDEN_LORA "/cases.txt", n);
   for (int i = 0; i < n; i++) check_case(&c[i]);
   golden_arch_free(models, n_models);
   return check_report();

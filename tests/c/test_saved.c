@@ -132,7 +132,7 @@ static void test_hostile(const mtx_model *m, const mtx_tok *tok, const mtx_model
   const struct { mtx_engine *e; mtx_code code; const char *says; } wrong[] = {
       {q, MTX_EUNSUPPORTED, "f16"}, {small, MTX_ELIMIT, "300 tokens"}, {o, MTX_EUNSUPPORTED, "another model"}};
   for (int i = 0; i < 3; i++) {
-    CHECK(!mtx_session_open(wrong[i].e, &x, NULL));
+    CHECK(!mtx_session_open(wrong[i].e, NULL, &x, NULL));
     mtx_code rc = refused(x, state, &err);
     CHECK(rc == wrong[i].code && strstr(err.msg, wrong[i].says) && strstr(err.file, "mtx-saved"), "%d: %s", i, err.msg);
     mtx_session_close(x);

@@ -35,6 +35,9 @@ ADAPTERS = {
     "gemma3": ("gemma3", 2, 4.0, Q.F32, ["attn_q", "attn_output", "ffn_down"], []),
     "qwen3moe": ("qwen3moe", 4, 4.0, Q.F32, ["attn_k", "attn_output", "ffn_gate_inp"], []),
     "qwen35": ("qwen35", 4, 8.0, Q.F32, ["attn_qkv", "attn_q", "attn_gate", "ssm_out", "ffn_gate"], []),
+    # for stacks (tests/c/test_lora_engine)
+    "gemma3-b": ("gemma3", 1, 1.0, Q.F32, ["attn_v", "ffn_up"], []),
+    "qwen35-b": ("qwen35", 1, 1.0, Q.F16, ["attn_qkv", "attn_k", "ffn_down"], []),
 }
 # name: model, [(adapter, scale)], merged?
 CASES = {
@@ -51,6 +54,8 @@ CASES = {
     "gemma3": ("gemma3", [("gemma3", 1.0)], False),
     "qwen3moe": ("qwen3moe", [("qwen3moe", 1.0)], False),
     "qwen35": ("qwen35", [("qwen35", 1.0)], False),
+    "gemma3-stack": ("gemma3", [("gemma3", 1.0), ("gemma3-b", 2.0)], False),
+    "qwen35-stack": ("qwen35", [("qwen35", 1.0), ("qwen35-b", 2.0)], True),
 }
 
 
