@@ -12,7 +12,7 @@
 
 #define GOLDEN_LORA "tests/golden/lora"
 
-enum { MAX_PARTS = 4, MAX_CASES = 32, N_VOCAB = 128, MAX_TOKENS = 64 };
+enum { MAX_PARTS = 4, MAX_CASES = 32, MAX_TOKENS = 64 };
 
 typedef struct {
   char name[64], model[64], adapter[MAX_PARTS][64];
@@ -41,14 +41,16 @@ static int read_cases(lora_case *c) {
   return n;
 }
 
-// The tokens that the reference read, of golden/arch's run NAME.
+static bool is_quantised(const char *model) { return !strncmp(model, "q256", 4); }
+
+// The tokens that the reference read: of golden/arch's run NAME, of golden/quantised's runs.
 static int read_tokens(const char *name, int32_t *token) {
-  FILE *f = fopen(GOLDEN_ARCH "/runs.txt", "r");
+  FILE *f = fopen(is_quantised(name) ? "tests/golden/quantised/runs.txt" : GOLDEN_ARCH "/runs.txt", "r");
   char line[2048], run[64] = "";
   int n = 0;
   while (f && fgets(line, sizeof line, f) && !n) {
     sscanf(line, "run %63s", run);
-    if (strncmp(line, "tokens ", 7) || strcmp(run, name)) continue;
+    if (strncmp(line, "tokens ", 7) || (!is_quantised(name) && strcmp(run, name))) continue;
     int used;
     for (const char *p = line + 7; n < MAX_TOKENS && sscanf(p, "%d%n", &token[n], &used) == 1; p += used) n++;
   }
@@ -57,12 +59,13 @@ static int read_tokens(const char *name, int32_t *token) {
 }
 
 static mtx_model *open_model(const char *name) {
-  char path[64];
+  char path[128];
   mtx_model *m = NULL;
   mtx_err err = {0};
-  if (!golden_arch_write(models, n_models, name, path)) return NULL;
+  if (is_quantised(name)) snprintf(path, sizeof path, "tests/golden/quantised/%s.gguf", name);
+  else if (!golden_arch_write(models, n_models, name, path)) return NULL;
   CHECK(mtx_model_open(&m, path, NULL, &err) == MTX_OK, "%s: %s", name, err.msg);
-  unlink(path);
+  if (!is_quantised(name)) unlink(path);
   return m;
 }
 
@@ -91,7 +94,8 @@ static float *evaluate(const mtx_model *m, const int32_t *token, int n, mtx_lora
   mtx_err err = {0};
   mtx_context_opts o = {.n_ctx = MAX_TOKENS, .kv_type = MTX_KV_F32, .n_threads = n_threads, .max_rows = 512, .max_seqs = 16, .kv_tokens = 16 * MAX_TOKENS};
   CHECK(mtx_context_open(&c, m, &o, &err) == MTX_OK, "%s", err.msg);
-  float *all = malloc((size_t)n_seqs * (size_t)n * N_VOCAB * sizeof *all);
+  const size_t width = (size_t)mtx_model_get_info(m)->n_out;
+  float *all = malloc((size_t)n_seqs * (size_t)n * width * sizeof *all);
   int seq[16];
   for (int s = 0; s < n_seqs; s++) CHECK(mtx_kv_seq_new(mtx_context_kv(c), &seq[s], &err) == MTX_OK, "%s", err.msg);
   for (int at = 0; at < n; at += chunk) {
@@ -101,7 +105,8 @@ static float *evaluate(const mtx_model *m, const int32_t *token, int n, mtx_lora
       for (int i = 0; i < len; i++) rows[n_rows++] = (mtx_row){.token = token[at + i], .seq = seq[s], .want = MTX_WANT_OUTPUT, .lora = lora[s]};
     const float *out;
     CHECK(mtx_context_step(c, rows, n_rows, &out, &err) == MTX_OK, "%s", err.msg);
-    for (int s = 0; s < n_seqs; s++) memcpy(all + ((size_t)s * (size_t)n + (size_t)at) * N_VOCAB, out + (size_t)s * (size_t)len * N_VOCAB, (size_t)len * N_VOCAB * sizeof *all);
+    for (int s = 0; s < n_seqs; s++)
+      memcpy(all + ((size_t)s * (size_t)n + (size_t)at) * width, out + (size_t)s * (size_t)len * width, (size_t)len * width * sizeof *all);
   }
   mtx_context_close(c);
   return all;
@@ -118,8 +123,8 @@ static void check_case(const lora_case *c) {
   char path[128];
   int32_t token[MAX_TOKENS];
   int n = read_tokens(c->model, token);
-  size_t size = (size_t)n * N_VOCAB;
   mtx_model *m = open_model(c->model);
+  size_t size = m ? (size_t)n * (size_t)mtx_model_get_info(m)->n_out : 0;
   mtx_lora *l = m ? open_set(m, c) : NULL, *none = NULL;
   snprintf(path, sizeof path, GOLDEN_LORA "/%s.logits.f32", c->name);
   FILE *f = fopen(path, "rb");
@@ -162,7 +167,7 @@ int main(void) {
   mtx_kern_init(MTX_TIER_NEON > MTX_TIER_AMX ? MTX_TIER_NEON : MTX_TIER_AMX);
   models = golden_arch_models(&n_models);
   int n = read_cases(c);
-  CHECK(n == 15, "%d cases read of " GOLDEN_LORA "/cases.txt", n);
+  CHECK(n == 16, "%d cases read of " GOLDEN_LORA "/cases.txt", n);
   for (int i = 0; i < n; i++) check_case(&c[i]);
   golden_arch_free(models, n_models);
   return check_report();
