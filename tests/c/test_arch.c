@@ -11,6 +11,7 @@
 #include "engine/step.h"
 #include "golden_arch.h"
 #include "kern/kern.h"
+#include "nmse.h"
 
 enum { MAX_TOKENS = 256 };
 
@@ -70,12 +71,6 @@ fail:
   mtx_context_close(c);
   free(all);
   return NULL;
-}
-
-static double nmse(const float *ref, const float *x, size_t n) {
-  double num = 0, den = 0;
-  for (size_t i = 0; i < n; i++) num += ((double)ref[i] - x[i]) * ((double)ref[i] - x[i]), den += (double)ref[i] * ref[i];
-  return num / den;
 }
 
 static float *read_floats(const char *file, size_t n) {

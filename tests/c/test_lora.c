@@ -9,6 +9,7 @@
 #include "engine/step.h"
 #include "golden_arch.h"
 #include "kern/kern.h"
+#include "nmse.h"
 
 #define GOLDEN_LORA "tests/golden/lora"
 
@@ -110,12 +111,6 @@ static float *evaluate(const mtx_model *m, const int32_t *token, int n, mtx_lora
   }
   mtx_context_close(c);
   return all;
-}
-
-static double nmse(const float *ref, const float *x, size_t n) {
-  double num = 0, den = 0;
-  for (size_t i = 0; i < n; i++) num += ((double)ref[i] - x[i]) * ((double)ref[i] - x[i]), den += (double)ref[i] * ref[i];
-  return num / den;
 }
 
 static void check_case(const lora_case *c) {
