@@ -28,8 +28,8 @@ struct mtx_disk {
   mtx_prefix *prefix;
   mtx_saved_for who;
   bool scanned;
+  uint64_t n_forgets;
   entry *e; size_t n, cap;
-  uint64_t written;       // by this store
 };
 
 mtx_disk *mtx_disk_open(const mtx_disk_opts *o, mtx_kv *kv, mtx_prefix *prefix, const mtx_saved_for *who) {
@@ -56,9 +56,9 @@ void mtx_disk_close(mtx_disk *d) {
   free(d);
 }
 
-static char *path_of(const mtx_disk *d, const char *name) {
+static char *path_of(const char *dir, const char *name) {
   char *path;
-  return asprintf(&path, "%s/%s", d->dir, name) < 0 ? NULL : path;
+  return asprintf(&path, "%s/%s", dir, name) < 0 ? NULL : path;
 }
 
 static bool ends_with(const char *s, const char *end) {
@@ -100,7 +100,7 @@ static void scan(mtx_disk *d) {
   if (!dir) return;
   for (struct dirent *f; (f = readdir(dir));) {
     if (strncmp(f->d_name, prefix, strlen(prefix)) || !ends_with(f->d_name, MTX_DISK_SUFFIX)) continue;
-    char *path = path_of(d, f->d_name);
+    char *path = path_of(d->dir, f->d_name);
     if (path) look_at(d, path);
   }
   closedir(dir);
@@ -155,6 +155,7 @@ void mtx_disk_fetch(mtx_disk *d, const char *key, const int32_t *tokens, int64_t
 
 void mtx_disk_forget(mtx_disk *d, const char *key, const int32_t *tokens, int64_t n) {
   if (!d->scanned) scan(d);
+  d->n_forgets++;
   for (size_t i = d->n; i-- > 0;) {
     int64_t least = d->e[i].n < n ? d->e[i].n : n;
     if (key && (!least || common(&d->e[i], key, tokens, n) < least)) continue;
@@ -165,8 +166,8 @@ void mtx_disk_forget(mtx_disk *d, const char *key, const int32_t *tokens, int64_
 
 // ---- writing ---------------------------------------------------------------------------
 
-static bool make_space(const mtx_disk *d, uint64_t need) {
-  return need <= d->budget && mtx_disk_trim(d->dir, d->budget - need, d->ttl).bytes <= d->budget - need;
+static bool make_space(const mtx_disk_piece *p, uint64_t need) {
+  return need <= p->budget && mtx_disk_trim(p->dir, p->budget - need, p->ttl).bytes <= p->budget - need;
 }
 
 static bool put(void *f, const void *bytes, uint64_t n) { return fwrite(bytes, 1, n, f) == n; }
@@ -179,58 +180,113 @@ static uint64_t name_of(const char *key, const int32_t *tokens, int64_t n) {
   return mtx_checksum_get(&c);
 }
 
-// Files whose tokens the new one holds as well.
-static void drop_shorter(mtx_disk *d, const char *key, const int32_t *tokens, int64_t n) {
-  for (size_t i = d->n; i-- > 0;)
-    if (d->e[i].n < n && common(&d->e[i], key, tokens, n) == d->e[i].n) {
-      unlink(d->e[i].path);
-      entry_drop(d, i);
-    }
+// Bytes of the file a piece becomes, and a little more.
+static uint64_t file_bytes(const mtx_disk_piece *p) { return p->image_bytes + (uint64_t)p->n * sizeof *p->tokens + strlen(p->key) + 128; }
+
+void mtx_disk_piece_fini(mtx_disk_piece *p) {
+  free(p->dir);
+  free(p->path);
+  free(p->key);
+  free(p->tokens);
+  free(p->image);
+  *p = (mtx_disk_piece){0};
 }
 
-static bool write_file(mtx_disk *d, const mtx_saved *s, const char *path) {
+mtx_code mtx_disk_write(const mtx_disk_piece *p, mtx_err *err) {
+  if (!make_space(p, file_bytes(p))) return mtx_fail_at(err, MTX_ELIMIT, p->dir, NULL, 0, "the budget of %llu bytes is used up", (unsigned long long)p->budget);
+  mtx_saved s = {.label = p->key, .label_bytes = strlen(p->key), .tokens = p->tokens, .n_tokens = p->n, .n_stored = p->n,
+                 .image = p->image, .image_bytes = p->image_bytes};
   mtx_new_file f;
   uint64_t n_bytes;
-  mtx_code rc = mtx_new_file_open(&f, path, 0600, NULL);
-  if (!rc) rc = mtx_new_file_end(&f, mtx_saved_write(s, d->who.model, put, f.f, &n_bytes, NULL), NULL);
-  if (!rc) d->written += n_bytes;
-  return !rc;
+  mtx_code rc = mtx_new_file_open(&f, p->path, 0600, err);
+  if (rc) return rc;
+  rc = mtx_saved_write(&s, p->model, put, f.f, &n_bytes, err);
+  if (rc == MTX_EIO) mtx_fail_at(err, rc, p->path, NULL, 0, "cannot write: %s", strerror(errno));
+  return mtx_new_file_end(&f, rc, err);
 }
 
-// Returns false when there is no more room.
-static bool store_one(void *ctx, const char *key, const int32_t *tokens, int64_t n) {
-  mtx_disk *d = ctx;
-  if (n < WORTH) return true;
+// A written piece is a file to look at like those found at first; the shorter ones that it continues go.
+static void note(mtx_disk *d, mtx_disk_piece *p) {
+  struct stat st;
+  if (!p->path || stat(p->path, &st)) return;
+  if (strcmp(p->dir, d->dir) || p->n_forgets != d->n_forgets) {  // it may be what was to go
+    unlink(p->path);
+    return;
+  }
+  for (size_t i = d->n; i-- > 0;)
+    if (d->e[i].n <= p->n && common(&d->e[i], p->key, p->tokens, p->n) == d->e[i].n) {
+      if (strcmp(d->e[i].path, p->path)) unlink(d->e[i].path);
+      entry_drop(d, i);
+    }
+  if (d->n >= MAX_FILES || mtx_grow(&d->e, &d->cap, d->n + 1, sizeof *d->e, NULL)) return;
+  d->e[d->n++] = (entry){p->path, p->key, p->tokens, p->n};
+  p->path = p->key = NULL;
+  p->tokens = NULL;
+}
+
+typedef struct { mtx_disk *d; mtx_disk_piece *p; uint64_t written; mtx_code rc; mtx_err *err; } search;  // written: files met so far
+
+static mtx_code copy(search *s, const char *path, const char *key, const int32_t *tokens, int64_t n, int seq) {
+  mtx_disk *d = s->d;
+  mtx_disk_piece p = {.budget = d->budget, .model = d->who.model, .n_forgets = d->n_forgets, .ttl = d->ttl, .n = n, .image_bytes = mtx_kv_image_bytes(d->kv, seq)};
+  if (!(p.key = strdup(key))) goto nomem;
+  if (s->written + file_bytes(&p) > d->budget) {
+    mtx_disk_piece_fini(&p);
+    return MTX_OK;
+  }
+  p.dir = strdup(d->dir);
+  p.path = strdup(path);
+  p.tokens = malloc((size_t)n * sizeof *tokens);
+  p.image = malloc(p.image_bytes);
+  if (!p.dir || !p.path || !p.tokens || !p.image) goto nomem;
+  memcpy(p.tokens, tokens, (size_t)n * sizeof *tokens);
+  mtx_kv_image_write(d->kv, seq, p.image);
+  *s->p = p;
+  return MTX_OK;
+nomem:
+  mtx_disk_piece_fini(&p);
+  return mtx_fail_at(s->err, MTX_ENOMEM, path, NULL, 0, "cannot save a prompt: no memory for %llu bytes", (unsigned long long)p.image_bytes);
+}
+
+// Returns false when the search is over.
+static bool consider(void *ctx, const char *key, const int32_t *tokens, int64_t n) {
+  search *s = ctx;
+  mtx_disk *d = s->d;
   int seq;
   int64_t kept;
   struct stat st;
   char name[64];
-  if (mtx_prefix_take(d->prefix, key, tokens, n, &seq, &kept, NULL)) return false;
+  if (n < WORTH) return true;
+  if (mtx_prefix_take(d->prefix, key, tokens, n, &seq, &kept, NULL)) return false;  // no sequence is free; another time
   snprintf(name, sizeof name, "%016llx-%016llx" MTX_DISK_SUFFIX, (unsigned long long)d->who.model, (unsigned long long)name_of(key, tokens, kept));
-  char *path = path_of(d, name);
+  char *path = path_of(d->dir, name);
   bool go_on = path != NULL;
   if (path && kept >= WORTH && !stat(path, &st)) {
     utimensat(AT_FDCWD, path, NULL, 0);
-    d->written += (uint64_t)st.st_size;
+    s->written += (uint64_t)st.st_size;
   } else if (path && kept >= WORTH) {
-    mtx_saved s = {.label = key, .label_bytes = strlen(key), .tokens = (int32_t *)tokens, .n_tokens = kept, .n_stored = kept,
-                   .image_bytes = mtx_kv_image_bytes(d->kv, seq)};
-    uint64_t need = s.image_bytes + (uint64_t)kept * sizeof *tokens + s.label_bytes + 128;
-    uint8_t *image = d->written + need <= d->budget && make_space(d, need) ? malloc(s.image_bytes) : NULL;
-    go_on = image != NULL;
-    if (image) mtx_kv_image_write(d->kv, seq, image);
-    s.image = image;
-    if (image && (go_on = write_file(d, &s, path))) drop_shorter(d, key, tokens, kept);
-    free(image);
+    s->rc = copy(s, path, key, tokens, kept, seq);
+    go_on = false;
   }
   free(path);
   mtx_kv_seq_free(d->kv, seq);
   return go_on;
 }
 
-void mtx_disk_store(mtx_disk *d) {
+mtx_code mtx_disk_next(mtx_disk *d, mtx_disk_piece *p, mtx_err *err) {
   if (!d->scanned) scan(d);
-  d->written = 0;
+  note(d, p);
+  mtx_disk_piece_fini(p);
+  search s = {.d = d, .p = p, .err = err};
+  mtx_prefix_each(d->prefix, consider, &s);
+  return s.rc;
+}
+
+mtx_code mtx_disk_store(mtx_disk *d, mtx_err *err) {
+  mtx_disk_piece p = {0};
   mtx_disk_trim(d->dir, d->budget, d->ttl);
-  mtx_prefix_each(d->prefix, store_one, d);
+  mtx_code rc;
+  while (!(rc = mtx_disk_next(d, &p, err)) && p.path && !(rc = mtx_disk_write(&p, err))) {}
+  mtx_disk_piece_fini(&p);
+  return rc == MTX_ELIMIT ? MTX_OK : rc;
 }

@@ -129,14 +129,22 @@ fail:
   return rc;
 }
 
+mtx_code mtx_engine_stop(mtx_engine *e, mtx_err *err) {
+  if (e->joined || !e->has_thread) return MTX_OK;
+  pthread_mutex_lock(&e->lock);
+  e->stop = true;
+  pthread_cond_broadcast(&e->work_cond);
+  pthread_mutex_unlock(&e->lock);
+  pthread_join(e->thread, NULL);
+  e->joined = true;
+  if (e->stop_rc && err) *err = e->stop_err;
+  return e->stop_rc;
+}
+
 void mtx_engine_close(mtx_engine *e) {
   if (!e) return;
+  (void)mtx_engine_stop(e, NULL);  // whoever wants to know what was not saved stops it first
   if (e->has_thread) {
-    pthread_mutex_lock(&e->lock);
-    e->stop = true;
-    pthread_cond_broadcast(&e->work_cond);
-    pthread_mutex_unlock(&e->lock);
-    pthread_join(e->thread, NULL);
     pthread_cond_destroy(&e->work_cond);
     pthread_cond_destroy(&e->done_cond);
     pthread_mutex_destroy(&e->lock);

@@ -40,8 +40,10 @@ typedef struct mtx_engine_opts {
 } mtx_engine_opts;
 
 // tok may be NULL (then only sessions and embeddings work). Model and tok must
-// outlive the engine. close stops the thread; running requests end without events.
+// outlive the engine. stop ends the thread; running requests end without events, prompts are saved (set_disk), and the
+// error is that of a file that could not be written. Only close may follow, which stops an engine that runs.
 mtx_code mtx_engine_open(mtx_engine **out, const mtx_model *model, const mtx_tok *tok, const mtx_engine_opts *opts, mtx_err *err);
+mtx_code mtx_engine_stop(mtx_engine *e, mtx_err *err);
 void mtx_engine_close(mtx_engine *e);
 int64_t mtx_engine_n_ctx(const mtx_engine *e);
 
@@ -190,9 +192,12 @@ mtx_code mtx_engine_save_prefix(mtx_engine *e, const char *key, const int32_t *t
 // Remembered under the cache_key `key`, for the adapters it was saved with; NULL = under the key it was saved with. *tokens and *owner (empty at first) get what
 // the file holds and that key, zero-terminated.
 mtx_code mtx_engine_load_prefix(mtx_engine *e, const char *key, const char *path, mtx_ids *tokens, mtx_buf *owner, mtx_err *err);
-// From the next request on prompts are also looked for in a folder, and saved there when the engine closes (disk.h).
-// dir NULL = no longer; budget_bytes: of all files there; ttl_s: files unused for longer go.
+// From the next request on prompts are also looked for in a folder, and saved there when the engine stops (disk.h).
+// dir NULL = no longer; budget_bytes: of all files there; ttl_s: files unused for longer go. Reads the model's files
+// when it is called first.
 mtx_code mtx_engine_set_disk(mtx_engine *e, const char *dir, uint64_t budget_bytes, double ttl_s, mtx_err *err);
+// Saves there now what no file holds yet; *n_files: how many were written. The engine's thread copies, the caller's writes.
+mtx_code mtx_engine_store_disk(mtx_engine *e, int *n_files, mtx_err *err);
 // Forgets tokens[0..n) and what only they led to; *n_known: how many of them the index knew. key NULL: everything.
 // Files of set_disk's folder go as well.
 mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t *tokens, int64_t n, int64_t *n_known, mtx_err *err);

@@ -128,6 +128,6 @@ void *mtx_engine_main(void *arg) {
     mtx_run_free(r);
   }
   e->n_runs = 0;
-  if (e->disk) mtx_disk_store(e->disk);
+  if (e->disk) e->stop_rc = mtx_disk_store(e->disk, &e->stop_err);
   return NULL;
 }

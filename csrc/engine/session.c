@@ -3,6 +3,7 @@
 // Evaluations become runs and share steps with requests.
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "engine/state.h"
 
@@ -81,6 +82,14 @@ void mtx_job_start(mtx_engine *e, mtx_job *job) {
       if (job->key) job->n_done = mtx_prefix_forget(e->prefix, job->key, job->tokens, job->n);
       else while (mtx_prefix_evict(e->prefix)) {}
       if (e->disk) mtx_disk_forget(e->disk, job->key, job->tokens, job->n);
+      break;
+    case MTX_JOB_DISK_NEXT:
+      if (e->disk) {
+        rc = mtx_disk_next(e->disk, job->piece, &job->err);
+      } else {  // switched off meanwhile, which removes every file
+        if (job->piece->path) unlink(job->piece->path);
+        mtx_disk_piece_fini(job->piece);
+      }
       break;
     case MTX_JOB_CHECK: job->ok_check = mtx_kv_check(e->kv) && mtx_prefix_check(e->prefix); break;
     case MTX_JOB_PROFILE:

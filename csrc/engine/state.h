@@ -66,7 +66,7 @@ typedef struct mtx_run {
   struct mtx_job *job;
 } mtx_run;
 
-typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_SAVE, MTX_JOB_LOAD, MTX_JOB_FORGET, MTX_JOB_CHECK, MTX_JOB_PROFILE } mtx_job_kind;
+typedef enum { MTX_JOB_EVAL, MTX_JOB_FORK, MTX_JOB_REWIND, MTX_JOB_CLOSE, MTX_JOB_SAVE, MTX_JOB_LOAD, MTX_JOB_FORGET, MTX_JOB_DISK_NEXT, MTX_JOB_CHECK, MTX_JOB_PROFILE } mtx_job_kind;
 
 // A command that its caller waits for.
 typedef struct mtx_job {
@@ -84,6 +84,7 @@ typedef struct mtx_job {
   mtx_saved *saved;               // SAVE: n_stored and the image come back, the image malloc'ed; LOAD: opened
   const mtx_map *map;             // LOAD: where it lies
   int64_t n_done;                 // tokens
+  mtx_disk_piece *piece;          // DISK_NEXT: written or empty, then what comes next
   bool ok_check;
   bool profile_on; mtx_profile_row *profile; int n_profile;  // PROFILE: room for n_profile rows, then how many came
   mtx_code rc;
@@ -116,7 +117,8 @@ struct mtx_engine {
   uint64_t *eog;           // n_vocab bits: tokens that end a generation
   int wake_fd;
   pthread_t thread;
-  bool has_thread;
+  bool has_thread, joined;
+  mtx_code stop_rc; mtx_err stop_err;  // what the thread could not save at its end
 
   // The engine's thread only.
   mtx_run **runs; size_t n_runs, cap_runs;  // requests and evaluations, in order of arrival

@@ -69,16 +69,17 @@ void mtx_job_load(mtx_engine *e, mtx_job *job) {
   mtx_job_end(e, job, rc);
 }
 
-static mtx_code checksum(mtx_engine *e, uint64_t *out, mtx_err *err);
-
 static mtx_saved_for reader(const mtx_engine *e) {
   return (mtx_saved_for){.layout = mtx_kv_get_layout(e->kv), .n_ctx = e->n_ctx, .n_vocab = e->n_vocab};
 }
 
 void mtx_engine_take_disk(mtx_engine *e, mtx_disk_opts o) {
   mtx_saved_for who = reader(e);
+  pthread_mutex_lock(&e->lock);
+  who.model = e->model_checksum;  // known: set_disk saw to it
+  pthread_mutex_unlock(&e->lock);
   mtx_disk_close(e->disk);
-  e->disk = o.dir && !checksum(e, &who.model, NULL) ? mtx_disk_open(&o, e->kv, e->prefix, &who) : NULL;
+  e->disk = o.dir ? mtx_disk_open(&o, e->kv, e->prefix, &who) : NULL;
   free((void *)o.dir);
 }
 
@@ -198,6 +199,9 @@ mtx_code mtx_engine_forget_prefix(mtx_engine *e, const char *key, const int32_t 
 }
 
 mtx_code mtx_engine_set_disk(mtx_engine *e, const char *dir, uint64_t budget_bytes, double ttl_s, mtx_err *err) {
+  uint64_t model;
+  mtx_code rc = dir ? checksum(e, &model, err) : MTX_OK;
+  if (rc) return rc;
   char *copy = dir ? strdup(dir) : NULL;
   if (dir && !copy) return mtx_fail(err, MTX_ENOMEM, "no memory for a folder's name");
   pthread_mutex_lock(&e->lock);
@@ -207,4 +211,17 @@ mtx_code mtx_engine_set_disk(mtx_engine *e, const char *dir, uint64_t budget_byt
   pthread_cond_signal(&e->work_cond);
   pthread_mutex_unlock(&e->lock);
   return MTX_OK;
+}
+
+mtx_code mtx_engine_store_disk(mtx_engine *e, int *n_files, mtx_err *err) {
+  mtx_disk_piece piece = {0};
+  mtx_job job = {.kind = MTX_JOB_DISK_NEXT, .piece = &piece};
+  mtx_code rc;
+  *n_files = 0;
+  while (!(rc = mtx_jobs_run(e, &job, 1, err)) && piece.path && !(rc = mtx_disk_write(&piece, err))) {
+    ++*n_files;
+    job = (mtx_job){.kind = MTX_JOB_DISK_NEXT, .piece = &piece};
+  }
+  mtx_disk_piece_fini(&piece);
+  return rc == MTX_ELIMIT ? MTX_OK : rc;
 }

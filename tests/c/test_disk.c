@@ -5,7 +5,10 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "engine_run.h"
@@ -146,6 +149,53 @@ static void test_model(const char *name, const mtx_model *m, const mtx_tok *tok,
   CHECK(n_files() == 0, "what was forgotten is not written");
 }
 
+// Saved while the engine runs: what is new and only that, found by another engine, gone when it is forgotten.
+static void test_live(const char *name, const mtx_model *m, const mtx_tok *tok) {
+  static result cold[2];
+  int n = 0;
+  mtx_err err = {0};
+  mtx_engine *e = engine(m, tok, MTX_KV_F16, true, 1 << 30), *other;
+  for (int i = 0; i < 2; i++) cold[i] = run(e, "k", i, LEN);
+  CHECK(!mtx_engine_store_disk(e, &n, &err) && n == 2 && n_files() == 2, "%s: %d written, %d files: %s", name, n, n_files(), err.msg);
+  CHECK(!mtx_engine_store_disk(e, &n, &err) && n == 0, "%s: %d written anew", name, n);
+  other = engine(m, tok, MTX_KV_F16, true, 1 << 30);
+  result x = run(other, "k", 1, LEN);
+  CHECK(equal(&x, &cold[1]) && x.n_cached >= 9 * LEN / 10, "%s: %d from disk", name, (int)x.n_cached);
+  memcpy(prompt[0] + LEN, cold[0].ids, NEW * sizeof *x.ids);
+  run(e, "k", 0, LEN + NEW + 100);
+  CHECK(!mtx_engine_store_disk(e, &n, &err) && n == 1 && n_files() == 2, "%s: the longer one stands for the shorter: %d files", name, n_files());
+  check_idle(e);
+  int64_t known;
+  CHECK(!mtx_engine_forget_prefix(e, "k", prompt[0], LEN + NEW, &known, &err) && n_files() == 1, "%s: %d files", name, n_files());
+  CHECK(!mtx_engine_store_disk(e, &n, &err) && n == 0);
+  CHECK(!mtx_engine_set_disk(e, NULL, 0, 0, NULL) && !mtx_engine_store_disk(e, &n, &err) && n == 0, "off writes nothing");
+  mtx_engine_close(e);
+  CHECK(!mtx_engine_forget_prefix(other, NULL, NULL, 0, &known, NULL));
+  mtx_engine_close(other);
+  CHECK(n_files() == 0);
+}
+
+// No room for a file: said with its name and the reason, no part of it is left, and the engine goes on.
+static void test_full(const mtx_model *m, const mtx_tok *tok) {
+  int n = 0;
+  mtx_err err = {0};
+  struct rlimit old, small;
+  mtx_engine *e = engine(m, tok, MTX_KV_F16, true, 1 << 30);
+  result x = run(e, "k", 0, LEN), again;
+  CHECK(!getrlimit(RLIMIT_FSIZE, &old));
+  small = (struct rlimit){4096, old.rlim_max};
+  signal(SIGXFSZ, SIG_IGN);
+  CHECK(!setrlimit(RLIMIT_FSIZE, &small));
+  CHECK(mtx_engine_store_disk(e, &n, &err) == MTX_EIO && n == 0 && strstr(err.msg, strerror(EFBIG)) && strstr(err.file, dir), "%s: %s", err.file, err.msg);
+  CHECK(n_files() == 0, "%d files", n_files());
+  again = run(e, "k", 0, LEN);
+  CHECK(equal(&x, &again));
+  err = (mtx_err){0};
+  CHECK(mtx_engine_stop(e, &err) == MTX_EIO && strstr(err.msg, strerror(EFBIG)) && n_files() == 0, "%s", err.msg);
+  CHECK(!setrlimit(RLIMIT_FSIZE, &old));
+  mtx_engine_close(e);
+}
+
 int main(void) {
   static const char *const names[] = {"llama", "gemma3", "mamba2", "qwen35"};
   enum { N = sizeof names / sizeof *names };
@@ -167,6 +217,8 @@ int main(void) {
     if (!ok) return check_report();
   }
   for (int k = 0; k < N; k++) test_model(names[k], model[k], tok[k], model[(k + 1) % N], tok[(k + 1) % N]);
+  for (int k = 0; k < N; k++) test_live(names[k], model[k], tok[k]);
+  test_full(model[0], tok[0]);
   for (int k = 0; k < N; k++) {
     mtx_tok_close(tok[k]);
     mtx_model_close(model[k]);
