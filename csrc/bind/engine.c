@@ -51,7 +51,7 @@ static int l_engine_open(lua_State *L) {
 
 mtx_engine *mtx_bind_take_engine(lua_State *L, int idx) {
   mtx_bind_engine *h = luaL_checkudata(L, idx, TYPE);
-  if (h->n_sessions > 0) luaL_error(L, "close the engine's sessions first");
+  if (h->n_users > 0) luaL_error(L, "close the engine's sessions and take its tasks first");
   mtx_engine *e = h->engine;
   if (e) h->model->n_users--;
   *h = (mtx_bind_engine){0};
@@ -65,7 +65,7 @@ static int l_engine_close(lua_State *L) {
 
 static int l_engine_gc(lua_State *L) {
   mtx_bind_engine *h = luaL_checkudata(L, 1, TYPE);
-  return h->n_sessions > 0 ? 0 : l_engine_close(L);
+  return h->n_users > 0 ? 0 : l_engine_close(L);
 }
 
 static int l_engine_cancel(lua_State *L) {
@@ -165,7 +165,8 @@ int mtx_bind_engine_open(lua_State *L) {
       {"embed", mtx_bind_engine_embed}, {"embed_submit", mtx_bind_engine_embed_submit}, {"session", mtx_bind_engine_session}, {"eval", mtx_bind_engine_eval},
       {"set_policy", l_engine_set_policy}, {"set_threads", l_engine_set_threads}, {"stats", l_engine_stats}, {"profile", l_engine_profile},
       {"save_prefix", mtx_bind_engine_save_prefix}, {"load_prefix", mtx_bind_engine_load_prefix}, {"forget_prefix", mtx_bind_engine_forget_prefix},
-      {"set_disk", mtx_bind_engine_set_disk}, {"close", l_engine_close}, {NULL, NULL}};
+      {"set_disk", mtx_bind_engine_set_disk}, {"store_disk", mtx_bind_engine_store_disk},
+      {"start", mtx_bind_engine_start},        {"close", l_engine_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_engine_open}, {NULL, NULL}};
   mtx_bind_events_type(L);
   mtx_bind_session_type(L);

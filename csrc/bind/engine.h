@@ -12,11 +12,11 @@ typedef struct mtx_bind_engine {
   mtx_engine *engine;     // NULL once closed
   struct mtx_bind_model *model;
   int n_out;              // floats of an output row
-  int n_sessions;         // sessions open on it: close waits for them
+  int n_users;            // sessions and tasks: it is not closed before them
 } mtx_bind_engine;
 
 mtx_bind_engine *mtx_bind_check_engine(lua_State *L, int idx);
-// Empties the handle at idx and gives its engine, NULL when it is closed; raises while sessions are open on it.
+// Empties the handle at idx and gives its engine, NULL when it is closed; raises while it has users.
 mtx_engine *mtx_bind_take_engine(lua_State *L, int idx);
 // request.c
 int mtx_bind_engine_submit(lua_State *L);
@@ -36,5 +36,7 @@ int mtx_bind_engine_save_prefix(lua_State *L);
 int mtx_bind_engine_load_prefix(lua_State *L);
 int mtx_bind_engine_forget_prefix(lua_State *L);
 int mtx_bind_engine_set_disk(lua_State *L);
+int mtx_bind_engine_store_disk(lua_State *L);
+int mtx_bind_engine_start(lua_State *L);
 
 #endif

@@ -42,7 +42,7 @@ int mtx_bind_engine_session(lua_State *L) {
   mtx_err err;
   if (mtx_session_open(e->engine, lora, &h->s, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   h->e = e;
-  e->n_sessions++;
+  e->n_users++;
   return 1;
 }
 
@@ -52,7 +52,7 @@ static int l_session_close(lua_State *L) {
   mtx_bind_engine *e = h->e;
   *h = (handle){0};
   if (s) {
-    e->n_sessions--;
+    e->n_users--;
     mtx_session_close(s);
   }
   return 0;
@@ -113,7 +113,7 @@ static int l_session_fork(lua_State *L) {
   mtx_err err;
   if (mtx_session_fork(h->s, &f->s, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   f->e = h->e;
-  f->e->n_sessions++;
+  f->e->n_users++;
   return 1;
 }
 

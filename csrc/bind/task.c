@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // mtx.core task: work that would hold up an event loop, on a thread of its own.
-// Loading packs gigabytes; closing waits for the engine's step and unmaps them.
+// Loading packs gigabytes; closing waits for the engine's step, saves prompts and unmaps them.
 // A descriptor becomes readable at the end, as an engine's does for its events.
 #include "bind/task.h"
 
@@ -29,7 +29,10 @@ typedef struct {
   int fd;                       // -1 once closed
   atomic_bool ended, stop;
   atomic_uint_fast64_t n_done, n_total;
-  char *path;                   // of a load; NULL: model and engine are to be closed
+  const mtx_bind_work *work;    // other work, on self; *n_users counts it
+  void *self;
+  int *n_users;
+  char *path;                   // of a load; else NULL: model and engine are to be closed
   mtx_model_opts opts;
   mtx_buf warnings;             // lines
   mtx_bind_model model;
@@ -54,9 +57,17 @@ static void on_warn(void *user, const char *line) {
 
 static void *task_main(void *arg) {
   task *t = arg;
-  if (t->path) {
+  if (t->work) {
+    t->work->run(t->self);
+  } else if (t->path) {
     t->rc = mtx_bind_model_load(&t->model, t->path, &t->opts, &t->err);
   } else {
+    char line[1024];
+    mtx_err err;
+    if (mtx_engine_stop(t->engine, &err)) {
+      mtx_err_format(&err, line, (int)sizeof line);
+      on_warn(t, line);
+    }
     mtx_engine_close(t->engine);
     t->engine = NULL;
     mtx_bind_model_free(&t->model);
@@ -71,12 +82,14 @@ static void finish(task *t) {
   t->running = false;
   if (t->fd >= 0) close(t->fd);
   t->fd = -1;
+  if (t->n_users) --*t->n_users;
+  t->n_users = NULL;
 }
 
 static task *check(lua_State *L) { return luaL_checkudata(L, 1, TYPE); }
 
 static task *push_task(lua_State *L) {
-  task *t = lua_newuserdatauv(L, sizeof *t, 0);
+  task *t = lua_newuserdatauv(L, sizeof *t, 2);
   memset(t, 0, sizeof *t);
   t->fd = -1;
   luaL_setmetatable(L, TYPE);
@@ -88,6 +101,7 @@ static int run(lua_State *L, task *t) {
   t->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   t->running = t->fd >= 0 && pthread_create(&t->thread, NULL, task_main, t) == 0;
   if (t->running) return 1;
+  finish(t);
   mtx_fail(&t->err, MTX_ENOMEM, "no thread or file descriptor to work on a model");
   return mtx_bind_fail(L, &t->err);
 }
@@ -105,7 +119,7 @@ int mtx_bind_task_load(lua_State *L) {
   return mtx_bind_fail(L, &t->err);
 }
 
-// drop(model [, engine of it]) -> task whose take() gives true. Both handles are closed at once,
+// drop(model [, engine of it]) -> task whose take() gives true and warnings: prompts that could not be saved. Both handles are closed at once,
 // their memory is given back on the thread; without a thread it is given back here.
 int mtx_bind_task_drop(lua_State *L) {
   luaL_checkudata(L, 1, "mtx.model");
@@ -120,6 +134,19 @@ int mtx_bind_task_drop(lua_State *L) {
   t->engine = NULL;
   mtx_bind_model_free(&t->model);
   return n;
+}
+
+int mtx_bind_task_work(lua_State *L, const mtx_bind_work *work, void *self, int *n_users) {
+  task *t = push_task(L);
+  lua_pushvalue(L, -2);
+  lua_setiuservalue(L, -2, 1);
+  lua_pushvalue(L, 1);
+  lua_setiuservalue(L, -2, 2);
+  t->work = work;
+  t->self = self;
+  t->n_users = n_users;
+  ++*n_users;
+  return run(L, t);
 }
 
 static int l_task_fd(lua_State *L) {
@@ -160,7 +187,8 @@ static void push_warnings(lua_State *L, const task *t) {
   }
 }
 
-// take() -> model, list of warnings; or true from drop; or nil, message, code. Waits for the end.
+// take() -> model, list of warnings; true, list of warnings from drop; what other work gives; or nil, message, code.
+// Waits for the end.
 static int l_task_take(lua_State *L) {
   task *t = check(L);
   if (t->taken) return luaL_argerror(L, 1, "the task's result has been taken");
@@ -169,10 +197,15 @@ static int l_task_take(lua_State *L) {
     t->taken = true;
     return mtx_bind_fail(L, &t->err);
   }
+  if (t->work) {
+    t->taken = true;
+    return t->work->push(L, t->self);
+  }
   if (!t->path) {
     t->taken = true;
     lua_pushboolean(L, 1);
-    return 1;
+    push_warnings(L, t);
+    return 2;
   }
   mtx_bind_model *h = mtx_bind_push_model(L);
   *h = t->model;

@@ -90,6 +90,7 @@ config.OPTIONS = {
   opt("persist", "boolean", false, { "MATRICXON_PERSIST_PROMPT_CACHE" }, "keep the prompt cache on disk when a model is unloaded or the server stops (prompts in plain form, readable by you alone)"),
   opt("persist_budget_mb", "integer", 4096, { "MATRICXON_PERSIST_CACHE_BUDGET_MB" }, "size of all its files", range(0, 1 << 24), "MiB"),
   opt("persist_ttl_hours", "integer", 168, { "MATRICXON_PERSIST_CACHE_TTL_HOURS" }, "files unused for longer go", range(1, 1 << 20), "h"),
+  opt("persist_every", "duration", 60, {}, "and that often while the server runs, earlier when it has nothing to do; 0 = only then", nil, "s"),
   opt("persist_dir", "string", "", { "MATRICXON_PROMPT_CACHE_DIR" }, "its folder; empty = mtx/prompts in the user's cache folder"),
   opt("slot_save_path", "string", "", { "LLAMA_ARG_SLOT_SAVE_PATH" }, "folder for POST /slots/:id?action=save; empty = not offered"),
   opt("max_waiting", "integer", 256, { "MLXFORGE_MAX_WAITING", "OLLAMA_MAX_QUEUE" }, "requests waiting per model; more are refused", range(1, 65536)),

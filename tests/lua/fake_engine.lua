@@ -49,7 +49,7 @@ end
 -- far, each with `cancelled`.
 function fake.let_go()
   local list = fake.held
-  fake.held, fake.hold_loads, fake.hold_drops = {}, nil, nil
+  fake.held, fake.hold_loads, fake.hold_drops, fake.hold_work = {}, nil, nil, nil
   for _, fd in ipairs(list) do uv.fs_write(fd, "x") end
 end
 
@@ -160,6 +160,7 @@ end
 
 local function done(e, r, reason, extra)
   e.running[r.id] = nil
+  e.n_finished = (e.n_finished or 0) + 1
   local ev = { id = r.id, kind = "done", reason = reason, n_prompt = #r.args.tokens, n_cached = r.reply and r.reply.n_cached or 0, n_generated = r.n, t_queue_ms = 1,
     t_prefill_ms = 2, t_decode_ms = 3 }
   for k, v in pairs(extra or {}) do ev[k] = v end
@@ -299,7 +300,7 @@ end
 function Engine:stats()
   local n = 0
   for _ in pairs(self.running) do n = n + 1 end
-  return { n_waiting = #self.waiting, n_running = n, pages_total = 100, pages_free = 100 - n }
+  return { n_waiting = #self.waiting, n_running = n, n_finished = self.n_finished or 0, pages_total = 100, pages_free = 100 - n }
 end
 
 -- A prefix cache that knows everything it is asked for; a file holds the key, then one id a line.
@@ -323,7 +324,23 @@ end
 
 function Engine:forget_prefix(_, ids) return ids and #ids or 0 end
 
-function Engine:set_disk(options) self.disk = options end
+function Engine:set_disk(options)
+  self.disk = options
+  return true
+end
+
+-- Saves nothing and says what fake.store says.
+function Engine:store_disk()
+  self.stored = (self.stored or 0) + 1
+  if fake.store then return fake.store() end
+  return 1
+end
+
+-- One of these calls as a task; fake.hold_work: it ends with let_go only, and does its work there.
+function Engine:start(name, ...)
+  local args = table.pack(...)
+  return task(fake.hold_work, function() return self[name](self, table.unpack(args, 1, args.n)) end)
+end
 
 function Engine:set_policy(p) self.policies[#self.policies + 1] = p end
 
@@ -369,7 +386,7 @@ end
 
 function fake.reset()
   fake.reply, fake.load_error, fake.cancelled, fake.strict_system, fake.loads, fake.engines = nil, nil, nil, nil, 0, {}
-  fake.hold_loads, fake.hold_drops, fake.held, fake.tasks = nil, nil, {}, {}
+  fake.hold_loads, fake.hold_drops, fake.hold_work, fake.held, fake.tasks, fake.store = nil, nil, nil, {}, {}, nil
   fake.hold_embeds, fake.embeds = nil, {}
 end
 

@@ -390,7 +390,7 @@ TestLines = {}
 function TestLines:test_lines_of_a_stored_file()
   local folder = os.tmpname()
   os.remove(folder)
-  local store = assert(filestore.open(folder, 1 << 30))
+  local store = assert(filestore.open(folder, 1 << 30, require("mtx.serve.writes").new(print)))
   local function lines_of(text, max)
     local w = assert(store:create())
     assert(w:write(text))

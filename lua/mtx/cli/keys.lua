@@ -36,7 +36,7 @@ local function read_lines(path)
 end
 
 local function write_lines(path, lines)
-  local ok, message = require("mtx.serve.models.catalog").write_file(path, table.concat(lines, "\n") .. "\n")
+  local ok, message = require("mtx.whole_file").write(path, table.concat(lines, "\n") .. "\n")
   if ok then return 0 end
   io.stderr:write("mtx keys: ", tostring(message), "\n")
   return 1

@@ -149,7 +149,7 @@ function task:ended() end
 function task:progress() end
 ---Ends a load soon, with code "cancelled".
 function task:cancel() end
----Waits for the end: a model and its warnings from start, true from drop.
+---Waits for the end: a model and its warnings from start, true and warnings from drop, else what the call gives.
 ---@return mtx.model|boolean|nil, string[]|string?, string?
 function task:take() end
 
@@ -212,8 +212,15 @@ function engine:load_prefix(key, path) end
 ---@return integer|nil, string?, string?
 function engine:forget_prefix(key, ids) end
 ---Prompts are also looked for in the folder `dir`, and saved there when the engine closes: budget_bytes of all
----files, ttl_s seconds that an unused one stays. nil: no longer.
+---files, ttl_s seconds that an unused one stays. nil: no longer. Reads the model's files when it is called first.
+---@return boolean|nil, string?, string?
 function engine:set_disk(options) end
+---Saves there now what no file holds yet. How many files were written.
+---@return integer|nil, string?, string?
+function engine:store_disk() end
+---save_prefix, load_prefix, forget_prefix, set_disk or store_disk on a thread of its own; the engine cannot be closed before take().
+---@return mtx.task|nil, string?, string?
+function engine:start(name, ...) end
 function engine:close() end
 
 ---Of such a folder: removes files that were last used more than ttl_s seconds ago, then those used longest ago

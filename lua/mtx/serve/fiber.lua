@@ -36,4 +36,17 @@ function fiber.wait(begin)
   return table.unpack(result, 1, result.n)
 end
 
+-- Waits for a call of libuv's form, f(..., callback(err, result)); a client that hangs up does not end it.
+-- -> result | nil, err
+function fiber.uv(f, ...)
+  local args = table.pack(...)
+  local err, result = fiber.wait(function(go)
+    args[args.n + 1] = go
+    f(table.unpack(args, 1, args.n + 1))
+    return function() end
+  end)
+  if err then return nil, err end
+  return result
+end
+
 return fiber

@@ -16,6 +16,8 @@ local routes = require("mtx.serve.routes")
 local sched = require("mtx.sched")
 local script = require("mtx.serve.script")
 local telemetry = require("mtx.serve.telemetry")
+local whole_file = require("mtx.whole_file")
+local writes = require("mtx.serve.writes")
 
 local serve = {}
 
@@ -80,6 +82,7 @@ function serve.new(config, deps)
     limits = limits.new(values, clock), metrics = metrics.new(), loopback = loopback, listeners = listeners,
     log = log.new({ level = values.log_level, format = values.log_format, out = deps.log_out }),
     machine = (uv.os_gethostname() or ""):lower(), version = serve.VERSION, deps = deps, started = os.time() }
+  ctx.writes = writes.new(ctx.log)
   ctx.app = app.new(ctx)
   if values.script ~= "" then
     ctx.script, message = script.new(ctx)
@@ -178,13 +181,11 @@ function serve.run(ctx)
   end
   local c = ctx.config
   if c.pid_file ~= "" then
-    local f = io.open(c.pid_file, "w")
-    if not f then
-      io.stderr:write("mtx serve: cannot write the PID file ", c.pid_file, "\n")
+    local written, reason = whole_file.write(c.pid_file, math.tointeger(uv.os_getpid()) .. "\n", tonumber("644", 8))
+    if not written then
+      io.stderr:write("mtx serve: cannot write the PID file ", c.pid_file, ": ", reason, "\n")
       return 1
     end
-    f:write(math.tointeger(uv.os_getpid()), "\n")
-    f:close()
   end
   local signals = {}
   local function on_signal(name)

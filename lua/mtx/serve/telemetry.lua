@@ -3,6 +3,7 @@
 -- names beside our own, and the trace file with every stage of every request.
 local uv = require("luv")
 local metrics = require("mtx.serve.metrics")
+local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
 
 local telemetry = {}
@@ -94,10 +95,9 @@ function telemetry.attach(ctx)
     telemetry.trace(ctx, job, ev)
   end
   if ctx.config.trace ~= "" then
-    local f, message = io.open(ctx.config.trace, "a")
-    if not f then return nil, "cannot write the trace file: " .. message end
-    f:setvbuf("line")
-    ctx.trace_file = f
+    local fd, reason = uv.fs_open(ctx.config.trace, "a", tonumber("644", 8))
+    if not fd then return nil, "cannot write the trace file: " .. reason end
+    ctx.trace_file = fd
   end
   return true
 end
@@ -108,11 +108,12 @@ function telemetry.trace(ctx, job, ev)
   local req, u = job.req, job.usage
   local choices = wire.list()
   for i, c in ipairs(job.choices) do choices[i] = { first_token_ms = c.first_ms, n_calls = c.n_calls, n_prompt = c.n_prompt } end
-  ctx.trace_file:write(wire.encode({ time = os.date("!%Y-%m-%dT%H:%M:%SZ"), model = job.loaded.name, dialect = req.dialect, task = req.task,
+  local line = wire.encode({ time = os.date("!%Y-%m-%dT%H:%M:%SZ"), model = job.loaded.name, dialect = req.dialect, task = req.task,
     key = req.key and req.key.name or nil, stream = req.stream, prompt = req.rendered, max_tokens = req.max_tokens ~= math.huge and req.max_tokens or nil,
     sampler = job.sampler, stop = wire.list(job.stop or {}), reason = ev.reason, error = ev.message, choices = choices, n_prompt = u.n_prompt,
     n_cached = u.n_cached, n_generated = u.n_generated, load_ms = u.load_ms, queue_ms = u.queue_ms, prefill_ms = u.prefill_ms, decode_ms = u.decode_ms,
-    total_ms = (uv.hrtime() - job.t0) / 1e6 }), "\n")
+    total_ms = (uv.hrtime() - job.t0) / 1e6 }) .. "\n"
+  ctx.writes:told("the trace", ctx.config.trace, whole_file.put(ctx.trace_file, line))
 end
 
 return telemetry

@@ -4,8 +4,11 @@
 -- count as the store's until the file is closed.
 local uv = require("luv")
 local json = require("mtx.json")
+local whole_file = require("mtx.whole_file")
 
 local batch_answers = {}
+
+local WHAT = "a batch's answers"
 
 local Answers = {}
 Answers.__index = Answers
@@ -30,20 +33,21 @@ end
 -- store: filestore's; done[custom_id] = true for what is there. -> answers, how many are there.
 function batch_answers.open(store, path, done)
   local n, bytes = read(path, done)
-  local fd = uv.fs_open(path, "a", tonumber("600", 8))
+  local fd, reason = uv.fs_open(path, "a", tonumber("600", 8))
   if fd then uv.fs_ftruncate(fd, bytes) end
   store.bytes = store.bytes + bytes
-  return setmetatable({ store = store, fd = fd, bytes = bytes }, Answers), n
+  return setmetatable({ store = store, path = path, fd = fd, closed = reason, bytes = bytes }, Answers), n
 end
 
 -- text: a line with its end. -> true | nil, message; nothing of it is written then.
 function Answers:write(text)
   local store = self.store
-  if not self.fd then return nil, "the answers cannot be written" end
+  if not self.fd then return nil, store.writes:failed(WHAT, self.path, self.closed).message end
   if store.bytes + #text > store.max then return nil, "the server's room for files is used up" end
-  if uv.fs_write(self.fd, text) ~= #text then
+  local ok, fault = store.writes:told(WHAT, self.path, whole_file.put(self.fd, text))
+  if not ok then
     uv.fs_ftruncate(self.fd, self.bytes)
-    return nil, "no space left for the answers"
+    return nil, fault.message
   end
   self.bytes, store.bytes = self.bytes + #text, store.bytes + #text
   return true

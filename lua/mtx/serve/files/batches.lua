@@ -5,6 +5,7 @@
 -- lines that have no answer yet.
 local uv = require("luv")
 local answers = require("mtx.serve.files.batch_answers")
+local check = require("mtx.api.check")
 local ids = require("mtx.ids")
 local json = require("mtx.json")
 local wire = require("mtx.api.wire")
@@ -39,15 +40,11 @@ function batches.new(ctx)
   return self
 end
 
-function Runner:save(b)
-  local ok, message = self.ctx.files:save(b)
-  if not ok then self.ctx.log("error", "batch record is not written", { batch = b.id, message = message }) end
-end
-
+-- That a later state is not on disk ends no batch: after a restart it goes on from an earlier one.
 local function set(self, b, status)
   b.status = status
   b[status .. "_at"] = os.time()
-  self:save(b)
+  self.ctx.files:save(b)
 end
 
 -- Forgets the oldest ended batches when there are too many.
@@ -65,18 +62,19 @@ function Runner:trim()
   return #self.order < batches.MAX_BATCHES
 end
 
--- fields: endpoint, input_file_id, key, metadata, completion_window. -> batch | nil, message.
+-- fields: endpoint, input_file_id, key, metadata, completion_window. -> batch | nil, Fault.
 function Runner:create(fields)
-  if not self:trim() then return nil, "there are " .. #self.order .. " batches; cancel some" end
+  if not self:trim() then return nil, check.fault(429, "there are " .. #self.order .. " batches; cancel some") end
   local ok, message = self.ctx.files:has_place()
-  if not ok then return nil, message end
+  if not ok then return nil, check.fault(429, message) end
   local b = fields
   b.id, b.status, b.created_at = "batch_" .. ids.random(24), "validating", os.time()
   b.expires_at = b.created_at + batches.WINDOW_S
   b.counts = { total = 0, completed = 0, failed = 0 }
+  local saved, fault = self.ctx.files:save(b)
+  if not saved then return nil, fault end
   self.by_id[b.id] = b
   self.order[#self.order + 1] = b
-  self:save(b)
   self:start(b)
   return b
 end
@@ -287,7 +285,7 @@ function Runner:finish(b, run)
       local record, message = self.ctx.files:adopt(self.ctx.files:path(b.id) .. ending, { filename = b.id .. (ending == ".out" and "_output.jsonl" or "_error.jsonl"),
         purpose = "batch_output", key = b.key, created_at = os.time() })
       b[field] = record and record.id or nil
-      if message then run.fault = run.fault or message end
+      if message then run.fault = run.fault or message.message end
     end
   end
   if run.fault then b.errors = { object = "list", data = wire.list({ bad_line(wire.null, run.fault) }) } end

@@ -3,9 +3,10 @@
 -- them (batches). Everything lies in one folder under names made here, never
 -- under names that clients chose; number and bytes are bounded.
 local uv = require("luv")
-local catalog = require("mtx.serve.models.catalog")
+local check = require("mtx.api.check")
 local ids = require("mtx.ids")
 local json = require("mtx.json")
+local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
 
 local filestore = {}
@@ -16,13 +17,14 @@ filestore.MAX_FILE, filestore.MAX_FILES = 512 << 20, 10000
 local Store = {}
 Store.__index = Store
 
--- dir is made when missing; max_bytes: of all files together. -> store, or nil, message.
-function filestore.open(dir, max_bytes)
-  catalog.make_dirs(dir)
+-- dir is made when missing; max_bytes: of all files together; writes: who hears of those that fail (serve/writes.lua).
+-- -> store, or nil, message.
+function filestore.open(dir, max_bytes, writes)
+  whole_file.make_dirs(dir)
   local real = uv.fs_realpath(dir)
   local stat = real and uv.fs_stat(real)
   if not stat or stat.type ~= "directory" or not uv.fs_access(real, "W") then return nil, "cannot write in the files folder " .. dir end
-  local self = setmetatable({ dir = real, max = max_bytes, bytes = 0, n = 0, files = {}, order = {} }, Store)
+  local self = setmetatable({ dir = real, max = max_bytes, writes = writes, bytes = 0, n = 0, files = {}, order = {} }, Store)
   for record in self:records("file") do
     local stat = uv.fs_stat(self:path(record.id))
     if stat then
@@ -65,8 +67,11 @@ function Store:records(kind)
   end
 end
 
--- Writes a record so that a crash leaves the old or the new one.
-function Store:save(record) return catalog.write_file(self:path(record.id) .. ".json", wire.encode(record)) end
+-- Writes a record so that a crash leaves the old or the new one. -> true | nil, Fault
+function Store:save(record)
+  local path = self:path(record.id) .. ".json"
+  return self.writes:told("a record of files and batches", path, whole_file.write(path, wire.encode(record)))
+end
 
 function Store:keep(record)
   self.files[record.id] = record
@@ -83,53 +88,52 @@ end
 local Writer = {}
 Writer.__index = Writer
 
--- A file being written: write(bytes) -> true | nil, message; commit(fields) -> record | nil, message; drop().
+local WHAT = "an uploaded file"
+
+-- A file being written: write(bytes) -> true | nil, Fault; commit(fields) -> record | nil, Fault; drop(). -> writer | nil, Fault
 function Store:create()
   local ok, message = self:has_place()
-  if not ok then return nil, message end
-  local id, fd = "file-" .. ids.random(24), nil
-  fd, message = uv.fs_open(self:path(id) .. ".part", "wx", tonumber("600", 8))
-  if not fd then return nil, "cannot store the file: " .. tostring(message):gsub("/%S*", "") end
-  return setmetatable({ store = self, id = id, fd = fd, n = 0 }, Writer)
+  if not ok then return nil, check.fault(507, message) end
+  local id = "file-" .. ids.random(24)
+  local path = self:path(id) .. ".part"
+  local fd, reason = uv.fs_open(path, "wx", tonumber("600", 8))
+  if not fd then return nil, self.writes:failed(WHAT, path, reason) end
+  return setmetatable({ store = self, id = id, path = path, fd = fd, n = 0 }, Writer)
 end
 
 function Writer:write(bytes)
   local store = self.store
-  if self.n + #bytes > filestore.MAX_FILE then return nil, "the file is larger than " .. (filestore.MAX_FILE >> 20) .. " MiB", "too_large" end
-  if store.bytes + #bytes > store.max then return nil, "the server's room for files (" .. (store.max >> 20) .. " MiB) is used up; delete some", "too_large" end
-  local n = uv.fs_write(self.fd, bytes)
-  if n ~= #bytes then return nil, "no space left for the file", "full" end
-  self.n, store.bytes = self.n + n, store.bytes + n
+  if self.n + #bytes > filestore.MAX_FILE then return nil, check.fault(413, "the file is larger than " .. (filestore.MAX_FILE >> 20) .. " MiB") end
+  if store.bytes + #bytes > store.max then return nil, check.fault(413, "the server's room for files (" .. (store.max >> 20) .. " MiB) is used up; delete some") end
+  local ok, reason = whole_file.put(self.fd, bytes)
+  if not ok then return nil, store.writes:failed(WHAT, self.path, reason) end
+  self.n, store.bytes = self.n + #bytes, store.bytes + #bytes
   return true
 end
 
--- Gives the bytes at `path`, in the store's folder, the place of fields.id.
-local function place(store, path, fields)
-  local ok, message = store:save(fields)
-  if ok then ok, message = uv.fs_rename(path, store:path(fields.id)) end
+-- fields: filename, purpose, key, created_at. The file is there only after this. sync: whole_file.finish's.
+function Writer:commit(fields, sync)
+  local store, fd = self.store, self.fd
+  self.fd = nil
+  fields.id, fields.bytes = self.id, self.n
+  store.bytes = store.bytes - self.n
+  local ok, fault = store:save(fields)
   if not ok then
-    os.remove(store:path(fields.id) .. ".json")
-    return nil, "cannot store the file: " .. tostring(message):gsub("/%S*", "")
+    uv.fs_close(fd)
+    uv.fs_unlink(self.path)
+    return nil, fault
+  end
+  ok, fault = store.writes:told(WHAT, self.path, whole_file.finish(fd, self.path, store:path(self.id), sync))
+  if not ok then
+    uv.fs_unlink(store:path(self.id) .. ".json")
+    return nil, fault
   end
   store:keep(fields)
   return fields
 end
 
--- fields: filename, purpose, key, created_at. The file is there only after this.
-function Writer:commit(fields)
-  local store, path = self.store, self.store:path(self.id) .. ".part"
-  uv.fs_fsync(self.fd)
-  uv.fs_close(self.fd)
-  self.fd = nil
-  fields.id, fields.bytes = self.id, self.n
-  store.bytes = store.bytes - self.n
-  local record, message = place(store, path, fields)
-  if not record then os.remove(path) end
-  return record, message
-end
-
 -- Makes a finished file of the server's own, in the store's folder, one of the store's; an empty one goes.
--- fields as for commit. -> record | nil (it was empty) | nil, message (it stays where it is).
+-- fields as for commit. -> record | nil (it was empty) | nil, Fault (it stays where it is).
 function Store:adopt(path, fields)
   local stat = uv.fs_stat(path)
   if not stat or stat.size == 0 then
@@ -137,7 +141,14 @@ function Store:adopt(path, fields)
     return nil
   end
   fields.id, fields.bytes = "file-" .. ids.random(24), math.tointeger(stat.size)
-  return place(self, path, fields)
+  local ok, fault = self:save(fields)
+  if ok then ok, fault = self.writes:told("a batch's answers", path, uv.fs_rename(path, self:path(fields.id))) end
+  if not ok then
+    os.remove(self:path(fields.id) .. ".json")
+    return nil, fault
+  end
+  self:keep(fields)
+  return fields
 end
 
 function Writer:drop()
@@ -145,7 +156,7 @@ function Writer:drop()
   uv.fs_close(self.fd)
   self.fd = nil
   self.store.bytes = self.store.bytes - self.n
-  os.remove(self.store:path(self.id) .. ".part")
+  os.remove(self.path)
 end
 
 function Store:remove(record)

@@ -6,6 +6,7 @@ local uv = require("luv")
 local json = require("mtx.json")
 local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
+local whole_file = require("mtx.whole_file")
 
 local catalog = {}
 
@@ -198,44 +199,14 @@ function Catalog:digest(entry)
   return entry.digest
 end
 
--- Writes `bytes` to path so that a crash leaves the old or the new file, never half of one.
-function catalog.write_file(path, bytes)
-  local tmp = path .. ".tmp"
-  local fd, message = uv.fs_open(tmp, "w", tonumber("600", 8))
-  if not fd then return nil, message end
-  local n = uv.fs_write(fd, bytes, 0)
-  local ok = n == #bytes and uv.fs_fsync(fd)
-  uv.fs_close(fd)
-  if not ok then
-    os.remove(tmp)
-    return nil, "cannot write " .. path
-  end
-  ok, message = uv.fs_rename(tmp, path)
-  if not ok then return nil, message end
-  local dir = uv.fs_open(path:match("^(.*)/") or ".", "r", 0)
-  if dir then
-    uv.fs_fsync(dir)
-    uv.fs_close(dir)
-  end
-  return true
-end
-
-function catalog.make_dirs(path)
-  local at = path:sub(1, 1) == "/" and "" or "."
-  for part in path:gmatch("[^/]+") do
-    at = at .. "/" .. part
-    uv.fs_mkdir(at, tonumber("700", 8))
-  end
-end
-
--- Stores a manifest under `name` (names.parse's result). m: {from, parameters, template, ...}.
+-- Stores a manifest under `name` (names.parse's result). m: {from, parameters, template, ...}. -> true | nil, reason
 function Catalog:store(name, m)
-  catalog.make_dirs(self:manifest_dir())
+  whole_file.make_dirs(self:manifest_dir())
   m.name = name.full
   local file = self.sha256.of(name.key):sub(1, 32) .. ".json"
-  local ok, message = catalog.write_file(self:manifest_dir() .. "/" .. file, json.encode(m))
+  local ok, reason = whole_file.write(self:manifest_dir() .. "/" .. file, json.encode(m))
   self:refresh(true)
-  return ok, message
+  return ok, reason
 end
 
 -- Removes a model: its manifest, or its file(s) when it is a plain file in the folder.

@@ -3,9 +3,9 @@
 -- files (csrc/engine/disk.h); here are the settings, which a request may change and
 -- which then outlast the server.
 local uv = require("luv")
-local catalog = require("mtx.serve.models.catalog")
 local core = require("mtx.core")
 local json = require("mtx.json")
+local whole_file = require("mtx.whole_file")
 
 local persistence = {}
 
@@ -41,7 +41,7 @@ end
 
 -- -> settings, or nil and why the folder cannot be used.
 function persistence.new(config)
-  local self = setmetatable({ dir = config.persist_dir ~= "" and config.persist_dir or default_dir(), enabled = config.persist,
+  local self = setmetatable({ version = 1, dir = config.persist_dir ~= "" and config.persist_dir or default_dir(), enabled = config.persist,
     budget_mb = config.persist_budget_mb, ttl_hours = config.persist_ttl_hours }, Cache)
   local saved = self.dir and read_policy(self.dir) or {}
   if type(saved.enabled) == "boolean" then self.enabled = saved.enabled end
@@ -53,9 +53,9 @@ function persistence.new(config)
   return self
 end
 
--- Tells an engine.
-function Cache:apply(engine)
-  engine:set_disk(self.enabled and { dir = self.dir, budget_bytes = self.budget_mb << 20, ttl_s = self.ttl_hours * 3600 } or nil)
+-- What engines are told (set_disk); changes with self.version.
+function Cache:options()
+  return self.enabled and { dir = self.dir, budget_bytes = self.budget_mb << 20, ttl_s = self.ttl_hours * 3600 } or nil
 end
 
 -- Files and bytes that are left of the folder when its files may take `budget` bytes and lie unused for `ttl` seconds.
@@ -76,7 +76,7 @@ function Cache:clear() trim(self, 0, math.huge) end
 -- Removes what is too old, then the oldest, until the rest fits.
 function Cache:enforce() trim(self, self.budget_mb << 20, self.ttl_hours * 3600) end
 
--- change: {enabled, budget_mb, ttl_hours}, each may be absent. -> true | nil, message
+-- change: {enabled, budget_mb, ttl_hours}, each may be absent. -> true | nil, reason
 function Cache:set(change)
   local next = setmetatable({ dir = self.dir }, Cache)
   for _, k in ipairs({ "enabled", "budget_mb", "ttl_hours" }) do
@@ -85,8 +85,9 @@ function Cache:set(change)
   if not next.dir then return nil, "the prompt cache needs a folder: set --persist-dir" end
   local ok, message = make_dir(next.dir)
   if not ok then return nil, message end
-  ok, message = catalog.write_file(next.dir .. "/" .. POLICY, json.encode({ enabled = next.enabled, budget_mb = next.budget_mb, ttl_hours = next.ttl_hours }))
-  if not ok then return nil, "cannot save the settings of the prompt cache: " .. tostring(message) end
+  ok, message = whole_file.write(next.dir .. "/" .. POLICY, json.encode({ enabled = next.enabled, budget_mb = next.budget_mb, ttl_hours = next.ttl_hours }))
+  if not ok then return nil, message end
+  self.version = self.version + 1
   self.enabled, self.budget_mb, self.ttl_hours = next.enabled, next.budget_mb, next.ttl_hours
   if self.enabled then self:enforce() else self:clear() end
   return true

@@ -4,8 +4,12 @@
 -- table that brings events to their jobs. A model with work is never unloaded.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local loading = require("mtx.serve.models.loading")
 local memory = require("mtx.serve.models.memory")
+
+-- Seconds without a request after which prompts are saved.
+local IDLE_S = 5
 
 local pool = {}
 
@@ -137,9 +141,34 @@ end
 -- The loader's thread has ended.
 function Pool:ended(load)
   local model, message, code = load.task:take()
-  local l, fault
-  if model then l, fault = attempt(self, self.open, self, load, model) else fault = self:load_fault(load, message, code) end
-  self:finish(load, l, fault)
+  local fault
+  if model then load.loaded, fault = attempt(self, self.open, self, load, model) else fault = self:load_fault(load, message, code) end
+  if fault then
+    self:finish(load, nil, fault)
+    return self:retry()
+  end
+  local persistence, engine = self.ctx.persistence, load.loaded.engine
+  load.disk = persistence.version
+  if not persistence.enabled then return self:place(load) end
+  load.task, message = engine:start("set_disk", persistence:options())
+  local function known(ok, why)
+    self.ctx.writes:told("the prompt cache", persistence.dir, ok, why)
+    self:place(load)
+  end
+  if not load.task then return known(nil, message) end
+  load.poll = loading.when_ended(load.task, function() known(load.task:take()) end)
+end
+
+-- A model that is ready gets its place.
+function Pool:place(load)
+  local ctx, l = self.ctx, load.loaded
+  self.failed[l.key] = nil
+  self.loaded[l.key] = l
+  self.n = self.n + 1
+  ctx.log("info", "model loaded", { model = l.name, ms = math.floor(l.load_ms), ctx = l.n_ctx, arch = l.info.architecture })
+  self:touch(l)
+  if load.disk ~= ctx.persistence.version then self:start(l, function() end, "set_disk", ctx.persistence:options()) end -- set meanwhile
+  self:finish(load, l)
   self:retry()
 end
 
@@ -152,21 +181,16 @@ function Pool:load_fault(load, message, code)
   return check.fault(code == "unsupported" and 400 or 500, "cannot load " .. entry.name .. ": " .. text, { kind = code == "unsupported" and "invalid" or "internal" })
 end
 
--- A model that has loaded gets its engine and its place.
+-- A model that has loaded gets its engine.
 function Pool:open(load, model)
   local ctx, entry = self.ctx, load.entry
-  local l = { entry = entry, name = entry.name, key = entry.key, model = model, handlers = {}, inflight = 0, jobs = {},
-    used = ctx.clock(), size = entry.size, load_ms = (uv.hrtime() - load.started) / 1e6, keep = ctx.config.keep_alive }
+  local l = { entry = entry, name = entry.name, key = entry.key, model = model, handlers = {}, inflight = 0, jobs = {}, tasks = {},
+    used = ctx.clock(), loaded_at = ctx.clock(), size = entry.size, load_ms = (uv.hrtime() - load.started) / 1e6, keep = ctx.config.keep_alive }
   self:engine(l)
   l.info = ctx.facts(model)
   local n_engine = l.engine:stats().n_ctx
   l.n_ctx_train = l.info.n_ctx_train or n_engine or 2048
   l.n_ctx = n_engine or l.info.n_ctx
-  self.failed[entry.key] = nil
-  self.loaded[entry.key] = l
-  self.n = self.n + 1
-  ctx.log("info", "model loaded", { model = entry.name, ms = math.floor(l.load_ms), ctx = l.n_ctx, arch = l.info.architecture })
-  self:touch(l)
   return l
 end
 
@@ -179,18 +203,48 @@ function Pool:engine(l)
     check.fail(short and 503 or 500, "cannot start the engine of " .. l.name .. ": " .. tostring(message), { kind = short and "unavailable" or "internal" })
   end
   l.engine = engine
-  self.ctx.persistence:apply(engine)
   l.poll = uv.new_poll(engine:fd())
   l.poll:start("r", function(err) if not err then drain(self, l) end end)
+end
+
+-- A call of l's engine that takes its time, on a thread of its own: done(its results). The model stays meanwhile.
+-- -> true | nil, message, code
+function Pool:start(l, done, name, ...)
+  local task, message, code = l.engine:start(name, ...)
+  if not task then return nil, message, code end
+  self:hold(l)
+  l.tasks[task] = loading.when_ended(task, function()
+    l.tasks[task] = nil
+    local result = table.pack(task:take())
+    self:let_go(l)
+    done(table.unpack(result, 1, result.n))
+  end)
+  return true
+end
+
+-- The same within a handler, which waits. -> the call's results
+function Pool:call(l, name, ...)
+  local go
+  local ok, message, code = self:start(l, function(...) go(...) end, name, ...)
+  if not ok then return nil, message, code end
+  return fiber.wait(function(f)
+    go = f
+    return function() end
+  end)
 end
 
 -- Work begins and ends: keep_alive (seconds or nil for the default) counts from the end.
 function Pool:hold(l) l.inflight = l.inflight + 1 end
 
 function Pool:release(l, keep_alive)
-  l.inflight = l.inflight - 1
   if keep_alive then l.keep = keep_alive end
   self:touch(l)
+  self:let_go(l)
+end
+
+-- The same for the server's own work, from which no keep_alive counts.
+function Pool:let_go(l)
+  l.inflight = l.inflight - 1
   if l.keep == 0 and l.inflight == 0 then self:unload(l, "keep_alive 0") end
 end
 
@@ -203,13 +257,15 @@ function Pool:unload(l, why)
   if self.loaded[l.key] ~= l then return end
   self.loaded[l.key] = nil
   self.n = self.n - 1
-  if l.poll and not l.poll:is_closing() then
-    l.poll:stop()
-    l.poll:close()
-  end
+  self:leave(l)
+  self.ctx.log("info", "model unloaded", { model = l.name, why = why })
+end
+
+function Pool:leave(l)
+  l.poll:stop()
+  l.poll:close()
   l.gone = true
   self:drop(l.model)
-  self.ctx.log("info", "model unloaded", { model = l.name, why = why })
 end
 
 -- Gives a model's memory back on a thread.
@@ -217,14 +273,39 @@ function Pool:drop(model)
   local task, message = model:drop()
   if not task then return self.ctx.log("warn", "a model was closed in the foreground", { message = message }) end
   self.drops[task] = loading.when_ended(task, function()
-    task:take()
     self.drops[task] = nil
+    self:dropped(task)
     self:retry()
   end)
 end
 
+-- What a model that has left could not save is said.
+function Pool:dropped(task)
+  local ok, lost = task:take()
+  for _, line in ipairs(ok and lost or {}) do self.ctx.writes:failed("the prompt cache", self.ctx.persistence.dir, line) end
+end
+
+-- Saves the prompts that no file holds yet: what is idle after a while, what is busy now and then.
+function Pool:save(l, now)
+  local every = self.ctx.config.persist_every
+  if l.saving or every == 0 then return end
+  local due = (l.saved_at or l.loaded_at) + every
+  if l.inflight == 0 then due = math.min(due, math.max(l.used, (l.saved_at or 0)) + IDLE_S) end
+  if now < due then return end
+  local n = l.engine:stats().n_finished
+  l.saved_at = now
+  if n == (l.n_saved or 0) then return end
+  l.saving = self:start(l, function(files, message)
+    l.saving = nil
+    if self.ctx.writes:told("the prompt cache", self.ctx.persistence.dir, files, message) then l.n_saved = n end
+  end, "store_disk")
+end
+
 function Pool:sweep()
   local now = self.ctx.clock()
+  if self.ctx.persistence.enabled then
+    for _, l in pairs(self.loaded) do self:save(l, now) end
+  end
   for _, l in pairs(self.loaded) do
     if l.inflight == 0 and now >= l.expires then
       self:unload(l, "unused")
@@ -265,13 +346,19 @@ function Pool:close()
       load.poll:close()
       load.task:cancel()
       local model = load.task:take()
-      if model then model:close() end
+      if load.loaded then self:leave(load.loaded) elseif model then model:close() end
     end
   end
-  for _, l in ipairs(self:list()) do self:unload(l, "server stops") end
+  for _, l in ipairs(self:list()) do
+    for task, poll in pairs(l.tasks) do
+      poll:close()
+      task:take()
+    end
+    self:unload(l, "server stops")
+  end
   for task, poll in pairs(self.drops) do
     poll:close()
-    task:take()
+    self:dropped(task)
   end
   self.drops = {}
   if not self.timer:is_closing() then self.timer:close() end

@@ -44,8 +44,8 @@ local function create(ctx)
     if files.find(ctx, x, id).purpose ~= "batch" then check.fail(400, "the file's purpose is not batch", { param = "input_file_id" }) end
     local route = ctx.routes:match("POST", endpoint)
     if x.key and not x.key.scopes[route.scope] then check.fail(403, "this key may not call " .. endpoint) end
-    local b, message = ctx.batches:create({ endpoint = endpoint, input_file_id = id, completion_window = window, metadata = metadata, key = x.key and x.key.name or "" })
-    if not b then check.fail(429, message) end
+    local b, fault = ctx.batches:create({ endpoint = endpoint, input_file_id = id, completion_window = window, metadata = metadata, key = x.key and x.key.name or "" })
+    if not b then error(fault, 0) end
     x:send(200, wire.encode(M.object(b)))
   end
 end

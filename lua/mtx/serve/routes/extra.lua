@@ -28,14 +28,10 @@ local function health(ctx)
     vision_supported_architectures = list(), supported_quantizations = list(quantization.names()) })
 end
 
-local function each_engine(ctx, f)
-  for _, l in ipairs(ctx.pool:list()) do f(l.engine) end
-end
-
 -- What the engines hold in memory is forgotten as well, so that nothing comes back when they end.
 local function clear_persistence(ctx)
   return function(x)
-    each_engine(ctx, function(engine) engine:forget_prefix(nil) end)
+    for _, l in ipairs(ctx.pool:list()) do ctx.pool:call(l, "forget_prefix", nil) end
     ctx.persistence:clear()
     x:send(200, wire.encode(ctx.persistence:status()))
   end
@@ -46,8 +42,12 @@ local function put_persistence(ctx)
     local body = answer.body(x)
     local ok, message = ctx.persistence:set({ enabled = check.boolean(body, "enabled"), budget_mb = check.integer(body, "budget_mb", 0, 1 << 24),
       ttl_hours = check.integer(body, "ttl_hours", 1, 1 << 20) })
-    if not ok then check.fail(500, message) end
-    each_engine(ctx, function(engine) ctx.persistence:apply(engine) end)
+    if not ok then error(ctx.writes:failed("the settings of the prompt cache", ctx.persistence.dir, message), 0) end
+    ctx.writes:worked("the settings of the prompt cache")
+    for _, l in ipairs(ctx.pool:list()) do
+      ok, message = ctx.pool:call(l, "set_disk", ctx.persistence:options())
+      if not ok then check.fail(500, "cannot keep prompts of " .. l.name .. ": " .. tostring(message):gsub("/%S*/", "")) end
+    end
     x:send(200, wire.encode(ctx.persistence:status()))
   end
 end

@@ -3,6 +3,7 @@
 -- folder is named (--files-dir); a file belongs to the key that sent it.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local filestore = require("mtx.serve.files.store")
 local multipart = require("mtx.http.multipart")
 local pump = require("mtx.http.pump")
@@ -29,8 +30,6 @@ function M.find(ctx, x, id)
   return r
 end
 
-local STATUS = { too_large = 413, full = 507 }
-
 -- Reads the parts while they arrive: purpose (a small field) and file (to disk).
 local function upload_sink(ctx)
   return function(x)
@@ -42,7 +41,8 @@ local function upload_sink(ctx)
     end
     local up = { fields = {} }
     x.upload = up
-    local function failed(status, text) up.fault = up.fault or check.fault(status, text) end
+    local function fault(f) up.fault = up.fault or f end
+    local function failed(status, text) fault(check.fault(status, text)) end
     local reader = multipart.reader(boundary, function(part)
       if part.name ~= "file" then
         local text = ""
@@ -57,12 +57,12 @@ local function upload_sink(ctx)
         return function() end
       end
       local writer, why = ctx.files:create()
-      if not writer then failed(507, why) end
+      if not writer then fault(why) end
       up.writer, up.filename = writer, part.filename or "file"
       return function(bytes)
         if up.fault or not bytes then return end
-        local ok, text, code = writer:write(bytes)
-        if not ok then failed(STATUS[code] or 500, text) end
+        local ok, text = writer:write(bytes)
+        if not ok then fault(text) end
       end
     end)
     return function(bytes)
@@ -92,8 +92,9 @@ local function upload(ctx)
       if up.writer then up.writer:drop() end
       error(fault, 0)
     end
-    local record, message = up.writer:commit({ filename = wire.clean(up.filename), purpose = purpose, key = key_of(x), created_at = os.time() })
-    if not record then check.fail(507, message) end
+    local record, why = up.writer:commit({ filename = wire.clean(up.filename), purpose = purpose, key = key_of(x), created_at = os.time() },
+      function(fd) return fiber.uv(uv.fs_fsync, fd) end)
+    if not record then error(why, 0) end
     x:send(200, wire.encode(M.object(record)))
   end
 end
@@ -136,7 +137,7 @@ end
 function M.add(ctx)
   local c = ctx.config
   if c.files_dir ~= "" then
-    local store, message = filestore.open(c.files_dir, c.files_mb << 20)
+    local store, message = filestore.open(c.files_dir, c.files_mb << 20, ctx.writes)
     if not store then return nil, message end
     ctx.files = store
   end

@@ -4,10 +4,11 @@
 local uv = require("luv")
 local answer = require("mtx.serve.answer")
 local capabilities = require("mtx.serve.models.capabilities")
-local catalog = require("mtx.serve.models.catalog")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
+local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -92,6 +93,11 @@ local function ps(ctx)
   end
 end
 
+local function store(ctx, name, manifest)
+  local ok, fault = ctx.writes:told("a model's manifest", ctx.catalog:manifest_dir(), ctx.catalog:store(name, manifest))
+  if not ok then error(fault, 0) end
+end
+
 local function copy(ctx)
   return function(x)
     local body = answer.body(x)
@@ -101,8 +107,7 @@ local function copy(ctx)
     local m = {}
     for k, v in pairs(source.manifest or {}) do m[k] = v end
     m.from = source.path
-    local ok, err = ctx.catalog:store(to, m)
-    if not ok then check.fail(500, "cannot store the copy: " .. tostring(err)) end
+    store(ctx, to, m)
     x:send(200, "")
   end
 end
@@ -191,8 +196,7 @@ local function create(ctx)
       local info, err = ctx.catalog.describe(m.from)
       if not info then check.fail(400, "not a usable model file: " .. tostring(err):gsub("/%S*/", "")) end
     end
-    local ok, err = ctx.catalog:store(to, m)
-    if not ok then check.fail(500, "cannot store the model: " .. tostring(err)) end
+    store(ctx, to, m)
     if check.boolean(body, "stream") == false then return x:send(200, '{"status":"success"}') end
     x:start(200, "application/x-ndjson")
     for _, status in ipairs({ "reading model metadata", "creating parameters layer", "writing manifest", "success" }) do
@@ -201,6 +205,8 @@ local function create(ctx)
     x:finish()
   end
 end
+
+local BLOB = "a blob"
 
 -- HEAD: is the blob there. POST: raw bytes, hashed while they arrive, visible only when right.
 local function head_blob(ctx)
@@ -213,11 +219,11 @@ local function blob_sink(ctx)
   return function(x)
     local hex, fault = check.try(digest_of, x.params.digest)
     if not hex then return nil, fault end
-    catalog.make_dirs(ctx.catalog:blob_dir())
+    whole_file.make_dirs(ctx.catalog:blob_dir())
     local path = blob_path(ctx, hex)
     local tmp = path .. "." .. require("mtx.ids").random(12) .. ".part"
     local fd, message = uv.fs_open(tmp, "wx", tonumber("600", 8))
-    if not fd then return nil, check.fault(500, "cannot store the blob: " .. tostring(message):gsub("/%S*", "")) end
+    if not fd then return nil, ctx.writes:failed(BLOB, tmp, message) end
     x.blob = { hex = hex, path = path, tmp = tmp, fd = fd, sum = require("mtx.core").sha256.new() }
     return function(bytes)
       local b = x.blob
@@ -228,8 +234,9 @@ local function blob_sink(ctx)
         os.remove(b.tmp)
         return
       end
-      local n = uv.fs_write(b.fd, bytes)
-      if n ~= #bytes then b.failed = true end
+      if b.fault then return end
+      local ok, reason = whole_file.put(b.fd, bytes)
+      if not ok then b.fault = ctx.writes:failed(BLOB, tmp, reason) end
       b.sum:update(bytes)
     end
   end
@@ -239,19 +246,16 @@ local function post_blob(ctx)
   return function(x)
     local b = x.blob
     if not b then check.fail(400, "missing request body") end
-    uv.fs_fsync(b.fd)
-    uv.fs_close(b.fd)
+    local fault, fd = b.fault or b.sum:hex() ~= b.hex and check.fault(400, "digest mismatch: the bytes do not hash to sha256:" .. b.hex), b.fd
     b.fd = nil
-    if b.failed then
+    if fault then
+      uv.fs_close(fd)
       os.remove(b.tmp)
-      check.fail(507, "no space left for the blob")
+      error(fault, 0)
     end
-    if b.sum:hex() ~= b.hex then
-      os.remove(b.tmp)
-      check.fail(400, "digest mismatch: the bytes do not hash to sha256:" .. b.hex)
-    end
-    local there = uv.fs_stat(b.path)
-    uv.fs_rename(b.tmp, b.path)
+    local there, ok = uv.fs_stat(b.path), nil
+    ok, fault = ctx.writes:told(BLOB, b.path, whole_file.finish(fd, b.tmp, b.path, function(f) return fiber.uv(uv.fs_fsync, f) end))
+    if not ok then error(fault, 0) end
     x:send(there and 200 or 201, "")
   end
 end

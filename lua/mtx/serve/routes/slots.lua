@@ -2,11 +2,11 @@
 -- llama-server's /slots: what runs where, and a slot's state to a file and back.
 local uv = require("luv")
 local answer = require("mtx.serve.answer")
-local catalog = require("mtx.serve.models.catalog")
 local check = require("mtx.api.check")
 local generate = require("mtx.serve.generate")
 local routes = require("mtx.serve.routes")
 local slots = require("mtx.serve.generate.slots")
+local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -52,25 +52,27 @@ end
 
 local ACTIONS = {}
 
-function ACTIONS.save(l, id, slot, path, name)
+function ACTIONS.save(ctx, l, id, slot, path, name)
   if not slot.ids then fail(400, "slot " .. id .. " of " .. l.name .. " holds nothing; it has run no request yet") end
   local t0 = uv.hrtime()
-  local n, bytes, code = l.engine:save_prefix(slot.key or "", slot.ids, path)
+  local n, bytes, code = ctx.pool:call(l, "save_prefix", slot.key or "", slot.ids, path)
+  if not n and code == "io" then error(ctx.writes:failed("a slot's state", path, bytes), 0) end
   if not n then failed(bytes, code, path, name) end
+  ctx.writes:worked("a slot's state")
   return { id_slot = id, filename = name, n_saved = n, n_written = bytes, timings = { save_ms = ms_since(t0) } }
 end
 
-function ACTIONS.restore(l, id, _, path, name)
+function ACTIONS.restore(ctx, l, id, _, path, name)
   local t0 = uv.hrtime()
-  local tokens, key, code = l.engine:load_prefix(nil, path)
+  local tokens, key, code = ctx.pool:call(l, "load_prefix", nil, path)
   if not tokens then failed(key, code, path, name) end
   slots.set(l, id, tokens, key)
   local stat = uv.fs_stat(path)
   return { id_slot = id, filename = name, n_restored = #tokens, n_read = stat and stat.size or 0, timings = { restore_ms = ms_since(t0) } }
 end
 
-function ACTIONS.erase(l, id, slot)
-  local n = slot.ids and l.engine:forget_prefix(slot.key or "", slot.ids) or 0
+function ACTIONS.erase(ctx, l, id, slot)
+  local n = slot.ids and ctx.pool:call(l, "forget_prefix", slot.key or "", slot.ids) or 0
   slots.set(l, id, nil)
   return { id_slot = id, n_erased = n }
 end
@@ -99,14 +101,14 @@ local function act(ctx)
     local l = model_of(ctx, body)
     local slot = slots.get(l, id)
     if slot.choice then fail(503, "slot " .. id .. " is at work; try again", { kind = "unavailable", retry_after = 1 }) end
-    x:send(200, wire.encode(action(l, id, slot, name and dir .. "/" .. name, name)))
+    x:send(200, wire.encode(action(ctx, l, id, slot, name and dir .. "/" .. name, name)))
   end
 end
 
 function M.add(ctx)
   local dir = ctx.config.slot_save_path
   if dir ~= "" then
-    catalog.make_dirs(dir)
+    whole_file.make_dirs(dir)
     local stat = uv.fs_stat(dir)
     if not stat or stat.type ~= "directory" or not uv.fs_access(dir, "W") then return nil, "cannot write in the slots folder " .. dir end
   end

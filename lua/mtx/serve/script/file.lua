@@ -2,6 +2,7 @@
 -- mtx.file of scripts: whole files directly in the folder the operator named.
 -- Names have no slash and do not begin with a dot, so nothing leaves the folder.
 local uv = require("luv")
+local whole_file = require("mtx.whole_file")
 
 local M = {}
 
@@ -14,8 +15,8 @@ local function path_of(dir, name)
   return dir .. "/" .. name
 end
 
--- -> {read, write, list}
-function M.new(dir)
+-- writes: who hears of those that fail (serve/writes.lua). -> {read, write, list}
+function M.new(dir, writes)
   local file = {}
 
   -- read(name) -> text | nil, message
@@ -35,15 +36,8 @@ function M.new(dir)
   function file.write(name, text)
     local path = path_of(dir, name)
     if type(text) ~= "string" or #text > MAX_BYTES then error("mtx.file.write: a text of at most " .. MAX_BYTES .. " bytes is needed", 2) end
-    local temporary = dir .. "/." .. name .. ".new"
-    local f, message = io.open(temporary, "wb")
-    if not f then return nil, message end
-    local ok = f:write(text)
-    ok = f:close() and ok
-    if ok then ok, message = os.rename(temporary, path) end
-    if ok then return true end
-    os.remove(temporary)
-    return nil, message or "cannot write " .. name
+    local ok, fault = writes:told("a script's file", path, whole_file.write(path, text))
+    return ok, fault and fault.message
   end
 
   -- list() -> names in order, those of other programs that read() would not take left out

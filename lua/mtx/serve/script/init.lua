@@ -96,7 +96,7 @@ local function new_state(self)
   api.file = permissions.denied_table("mtx.file", "file=DIR")
   if may.file then
     api.file = {}
-    for k, f in pairs(script_file.new(may.file)) do api.file[k] = sandbox.host(f) end
+    for k, f in pairs(script_file.new(may.file, self.ctx.writes)) do api.file[k] = sandbox.host(f) end
   end
   return s, api
 end
