@@ -117,7 +117,7 @@ function Model:close() self.closed = true end
 function Model:drop()
   self:close()
   if self.main then self.main:close() end
-  return task(fake.hold_drops, function() return true end)
+  return task(fake.hold_drops, function() return true, fake.lost or {} end)
 end
 
 function Model:engine()
@@ -386,7 +386,7 @@ end
 
 function fake.reset()
   fake.reply, fake.load_error, fake.cancelled, fake.strict_system, fake.loads, fake.engines = nil, nil, nil, nil, 0, {}
-  fake.hold_loads, fake.hold_drops, fake.hold_work, fake.held, fake.tasks, fake.store = nil, nil, nil, {}, {}, nil
+  fake.hold_loads, fake.hold_drops, fake.hold_work, fake.held, fake.tasks, fake.store, fake.lost = nil, nil, nil, {}, {}, nil, nil
   fake.hold_embeds, fake.embeds = nil, {}
 end
 

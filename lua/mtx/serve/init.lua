@@ -209,9 +209,11 @@ function serve.run(ctx)
   local hup = uv.new_signal()
   hup:start("sighup", function() ctx.reload() end)
   signals[#signals + 1] = hup
-  local pipe = uv.new_signal() -- a closed reader must never end the process
-  pipe:start("sigpipe", function() end)
-  signals[#signals + 1] = pipe
+  for _, name in ipairs({ "sigpipe", "sigxfsz" }) do -- a closed reader or a file too large is a failed write, no end of the process
+    local s = uv.new_signal()
+    s:start(name, function() end)
+    signals[#signals + 1] = s
+  end
   if not uv.fs_stat(c.models_dir) then ctx.log("warn", "no such models folder; give one with --models-dir", { models_dir = c.models_dir }) end
   ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys, models = #ctx.catalog:list() })
   notify_systemd(ctx, "READY=1")

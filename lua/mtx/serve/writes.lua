@@ -25,7 +25,7 @@ function Writes:failed(what, path, reason)
   for _, words in ipairs(FULL) do
     if reason:find(words) then status = 507 end
   end
-  local told = reason:gsub("/%S*", ""):gsub("^[%s:]+", ""):gsub("[%s:]+$", "")
+  local told = reason:gsub("/%S*", ""):gsub("cannot write: ", ""):gsub("^[%s:]+", ""):gsub("[%s:]+$", "")
   return check.fault(status, "cannot write " .. what .. ": " .. told)
 end
 
