@@ -165,8 +165,8 @@ int mtx_bind_engine_open(lua_State *L) {
       {"embed", mtx_bind_engine_embed}, {"embed_submit", mtx_bind_engine_embed_submit}, {"session", mtx_bind_engine_session}, {"eval", mtx_bind_engine_eval},
       {"set_policy", l_engine_set_policy}, {"set_threads", l_engine_set_threads}, {"stats", l_engine_stats}, {"profile", l_engine_profile},
       {"save_prefix", mtx_bind_engine_save_prefix}, {"load_prefix", mtx_bind_engine_load_prefix}, {"forget_prefix", mtx_bind_engine_forget_prefix},
-      {"set_disk", mtx_bind_engine_set_disk}, {"store_disk", mtx_bind_engine_store_disk},
-      {"start", mtx_bind_engine_start},        {"close", l_engine_close}, {NULL, NULL}};
+      {"set_disk", mtx_bind_engine_set_disk}, {"store_disk", mtx_bind_engine_store_disk}, {"start", mtx_bind_engine_start},
+      {"close", l_engine_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_engine_open}, {NULL, NULL}};
   mtx_bind_events_type(L);
   mtx_bind_session_type(L);
