@@ -15,7 +15,7 @@ static const mtx_cpu_op ops[MTX_OP_COUNT] = {
     [MTX_OP_MATMUL] = mtx_cpu_matmul,         [MTX_OP_MATMUL_HEADS] = mtx_cpu_matmul_heads,
     [MTX_OP_NORM] = mtx_cpu_norm,             [MTX_OP_UNARY] = mtx_cpu_unary,         [MTX_OP_GLU] = mtx_cpu_glu,
     [MTX_OP_ADD] = mtx_cpu_add,               [MTX_OP_MUL] = mtx_cpu_mul,             [MTX_OP_SCALE] = mtx_cpu_scale,
-    [MTX_OP_SOFTCAP] = mtx_cpu_softcap,       [MTX_OP_VEC] = mtx_cpu_vec,             [MTX_OP_COPY] = mtx_cpu_copy,
+    [MTX_OP_SOFTCAP] = mtx_cpu_softcap,       [MTX_OP_CLAMP] = mtx_cpu_clamp,         [MTX_OP_VEC] = mtx_cpu_vec,             [MTX_OP_COPY] = mtx_cpu_copy,
     [MTX_OP_ROPE_TABLE] = mtx_cpu_rope_table, [MTX_OP_ROPE] = mtx_cpu_rope,           [MTX_OP_KV_STORE] = mtx_cpu_kv_store,
     [MTX_OP_ATTENTION] = mtx_cpu_attention,   [MTX_OP_SELECT] = mtx_cpu_select,       [MTX_OP_MOE_ROUTE] = mtx_cpu_moe_route,
     [MTX_OP_MOE_GATHER] = mtx_cpu_moe_gather, [MTX_OP_MOE_MATMUL] = mtx_cpu_moe_matmul,

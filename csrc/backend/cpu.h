@@ -85,6 +85,7 @@ void mtx_cpu_add(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_mul(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_scale(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_softcap(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_clamp(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_vec(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_copy(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_select(const mtx_step_desc *s, const mtx_work *w);

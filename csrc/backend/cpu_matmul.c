@@ -224,9 +224,13 @@ void mtx_cpu_moe_route(const mtx_step_desc *s, const mtx_work *w) {
 void mtx_cpu_moe_gather(const mtx_step_desc *s, const mtx_work *w) {
   int64_t a, b, n = mtx_val_n(w->c, s->out[0]);
   mtx_share(mtx_val_rows(w->c, s->out[0]), 1, w->ith, w->nth, &a, &b);
-  for (int64_t p = a; p < b; p++)
-    memcpy(mtx_val_ptr(w->c, s->out[0]) + p * mtx_val_stride(w->c, s->out[0]),
-           mtx_val_ptr(w->c, s->in[0]) + w->c->slot_row[p] * mtx_val_stride(w->c, s->in[0]), (size_t)n * sizeof(float));
+  for (int64_t i = a; i < b; i++) {
+    int64_t row = i / s->n;
+    const float *x = mtx_val_ptr(w->c, s->in[0]) + row * mtx_val_stride(w->c, s->in[0]);
+    float *y = mtx_val_ptr(w->c, s->out[0]) + w->c->slot_of[i] * mtx_val_stride(w->c, s->out[0]);
+    if (s->in[1]) mtx_vec.scale(x, (mtx_val_ptr(w->c, s->in[1]) + row * mtx_val_stride(w->c, s->in[1]))[i % s->n], y, n);
+    else memcpy(y, x, (size_t)n * sizeof(float));
+  }
 }
 
 void mtx_cpu_moe_matmul(const mtx_step_desc *s, const mtx_work *w) {
@@ -253,11 +257,11 @@ void mtx_cpu_moe_sum(const mtx_step_desc *s, const mtx_work *w) {
   mtx_share(w->x->n_rows, 1, w->ith, w->nth, &a, &b);
   for (int64_t r = a; r < b; r++) {
     float *y = mtx_val_ptr(w->c, s->out[0]) + r * mtx_val_stride(w->c, s->out[0]);
-    const float *weight = mtx_val_ptr(w->c, s->in[1]) + r * mtx_val_stride(w->c, s->in[1]);
+    const float *weight = s->in[1] ? mtx_val_ptr(w->c, s->in[1]) + r * mtx_val_stride(w->c, s->in[1]) : NULL;
     for (int64_t k = 0; k < s->n; k++) {
       const float *x = mtx_val_ptr(w->c, s->in[0]) + w->c->slot_of[r * s->n + k] * mtx_val_stride(w->c, s->in[0]);
-      if (k == 0) mtx_vec.scale(x, weight[0], y, n);
-      else mtx_vec.add_scaled(x, weight[k], y, n);
+      if (k == 0) mtx_vec.scale(x, weight ? weight[0] : 1.0f, y, n);
+      else mtx_vec.add_scaled(x, weight ? weight[k] : 1.0f, y, n);
     }
   }
 }

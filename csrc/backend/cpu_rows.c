@@ -108,11 +108,23 @@ void mtx_cpu_unary(const mtx_step_desc *s, const mtx_work *w) {
   for (int64_t r = p.r0; r < p.r1; r++) mtx_vec.unary(s->unary, IN(0, r) + p.c0, OUT(r) + p.c0, p.c1 - p.c0);
 }
 
+static void glu_clamped(const mtx_step_desc *s, const float *gate, const float *up, float *y, int64_t n) {
+  float a[256], b[256], limit = s->f[0];
+  for (int64_t c = 0; c < n; c += 256) {
+    int64_t m = n - c < 256 ? n - c : 256;
+    mtx_vec.clamp(gate + c, -INFINITY, limit, a, m);
+    mtx_vec.clamp(up + c, -limit, limit, b, m);
+    mtx_vec.affine(b, 1.0f, 1.0f, b, m);
+    mtx_vec.glu(s->unary, a, b, y + c, m);
+  }
+}
+
 void mtx_cpu_glu(const mtx_step_desc *s, const mtx_work *w) {
   span p = SPAN(32);
   for (int64_t r = p.r0; r < p.r1; r++) {
     if (p.c0 == p.c1) continue;
-    mtx_vec.glu(s->unary, IN(0, r) + p.c0, IN(1, r) + p.c0, OUT(r) + p.c0, p.c1 - p.c0);
+    if (s->f[0] > 0.0f) glu_clamped(s, IN(0, r) + p.c0, IN(1, r) + p.c0, OUT(r) + p.c0, p.c1 - p.c0);
+    else mtx_vec.glu(s->unary, IN(0, r) + p.c0, IN(1, r) + p.c0, OUT(r) + p.c0, p.c1 - p.c0);
     encode_part(s, w, r, p);
   }
 }
@@ -144,6 +156,11 @@ void mtx_cpu_scale(const mtx_step_desc *s, const mtx_work *w) {
 void mtx_cpu_softcap(const mtx_step_desc *s, const mtx_work *w) {
   span p = SPAN(32);
   for (int64_t r = p.r0; r < p.r1; r++) mtx_vec.softcap(IN(0, r) + p.c0, s->f[0], OUT(r) + p.c0, p.c1 - p.c0);
+}
+
+void mtx_cpu_clamp(const mtx_step_desc *s, const mtx_work *w) {
+  span p = SPAN(32);
+  for (int64_t r = p.r0; r < p.r1; r++) mtx_vec.clamp(IN(0, r) + p.c0, s->f[0], s->f[1], OUT(r) + p.c0, p.c1 - p.c0);
 }
 
 void mtx_cpu_vec(const mtx_step_desc *s, const mtx_work *w) {

@@ -121,6 +121,7 @@ static void fuse_glu(mtx_plan *p, uint8_t *dead) {
     int j = next_alive(p, i, dead);
     if (dead[i] || mm->op != MTX_OP_MATMUL || mm->n_w != 2 || j == p->n_steps || p->step[j].op != MTX_OP_GLU) continue;
     const mtx_step_desc *glu = &p->step[j];
+    if (glu->f[0] != 0.0f) continue;
     if (!same_val(p, glu->in[0], mm->out[0]) || !same_val(p, glu->in[1], mm->out[1])) continue;
     mm->unary = glu->unary;
     mm->glu = glu->out[0];

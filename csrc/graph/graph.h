@@ -47,10 +47,13 @@ mtx_val mtx_g_layer_norm(mtx_graph *g, mtx_val x, int64_t chunk, mtx_wid w, mtx_
 mtx_val mtx_g_l2_norm(mtx_graph *g, mtx_val x, int64_t chunk, float eps);
 mtx_val mtx_g_unary(mtx_graph *g, mtx_unary f, mtx_val x);
 mtx_val mtx_g_glu(mtx_graph *g, mtx_unary f, mtx_val gate, mtx_val up);
+// gpt-oss: f(min(gate, limit)) * (clamp(up, -limit, limit) + 1).
+mtx_val mtx_g_glu_clamped(mtx_graph *g, mtx_unary f, mtx_val gate, mtx_val up, float limit);
 mtx_val mtx_g_add(mtx_graph *g, mtx_val a, mtx_val b);
 mtx_val mtx_g_mul(mtx_graph *g, mtx_val a, mtx_val b);        // b may be heads wide: one factor per chunk of a
 mtx_val mtx_g_scale(mtx_graph *g, mtx_val x, float mul, float add);
 mtx_val mtx_g_softcap(mtx_graph *g, mtx_val x, float cap);
+mtx_val mtx_g_clamp(mtx_graph *g, mtx_val x, float lo, float hi);
 mtx_val mtx_g_mul_vec(mtx_graph *g, mtx_val x, mtx_wid v, int64_t chunk);
 mtx_val mtx_g_add_vec(mtx_graph *g, mtx_val x, mtx_wid v, int64_t chunk);
 // A fresh row of n floats to be filled piecewise with mtx_g_copy_into (each float once).
@@ -63,10 +66,10 @@ mtx_val mtx_g_rope(mtx_graph *g, mtx_val x, int64_t heads, int64_t head_n, int64
 mtx_val mtx_g_attention(mtx_graph *g, mtx_val q, mtx_val k, mtx_val v, const mtx_attn *a);
 mtx_val mtx_g_select(mtx_graph *g, mtx_val x);                // wanted rows only, from here on
 void mtx_g_hidden(mtx_graph *g, mtx_val x);                   // x is the last hidden state: what follows makes logits of it
-// Experts, weights are stacks (mtx_g_matrices). gate 0: up holds gate and up rows
-// (n_out twice down's k), or there is no gate: unary(up).
-mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe *m, mtx_unary f,
-                  mtx_wid gate, mtx_wid up, mtx_wid down);
+// Experts: stacks of matrices (mtx_g_matrices) and optional biases [n_expert, n_out]. gate 0: up holds gate and up
+// rows (n_out twice down's k), or there is no gate: unary(up).
+typedef struct mtx_expert_weights { mtx_wid gate, up, down, gate_bias, up_bias, down_bias; } mtx_expert_weights;
+mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe *m, mtx_unary f, const mtx_expert_weights *w);
 // Recurrent ops take their part of the sequence's state on their own.
 mtx_val mtx_g_conv(mtx_graph *g, mtx_val x, mtx_wid taps, int n_taps, mtx_wid bias, bool silu);
 // Mamba-2 scan: x [n_head*head_n], dt [n_head], B and C [n_group*n_state].

@@ -131,6 +131,12 @@ mtx_val mtx_g_glu(mtx_graph *g, mtx_unary f, mtx_val gate, mtx_val up) {
   return y;
 }
 
+mtx_val mtx_g_glu_clamped(mtx_graph *g, mtx_unary f, mtx_val gate, mtx_val up, float limit) {
+  mtx_val y = mtx_g_glu(g, f, gate, up);
+  if (!mtx_gb_bad(g)) g->plan->step[g->plan->n_steps - 1].f[0] = limit;
+  return y;
+}
+
 mtx_val mtx_g_add(mtx_graph *g, mtx_val a, mtx_val b) {
   if (!check(g, a && b && mtx_g_width(g, a) == mtx_g_width(g, b), "add")) return 0;
   mtx_val y;
@@ -147,21 +153,19 @@ mtx_val mtx_g_mul(mtx_graph *g, mtx_val a, mtx_val b) {
   return y;
 }
 
-mtx_val mtx_g_scale(mtx_graph *g, mtx_val x, float mul, float add) {
-  if (!check(g, x != 0, "scale")) return 0;
+// y = op(x) with two numbers.
+static mtx_val with_numbers(mtx_graph *g, mtx_op op, mtx_val x, float a, float b) {
+  if (!check(g, x != 0, mtx_op_name(op))) return 0;
   mtx_val y;
-  mtx_step_desc *s = step1(g, MTX_OP_SCALE, x, mtx_g_width(g, x), &y);
-  s->f[0] = mul;
-  s->f[1] = add;
+  mtx_step_desc *s = step1(g, op, x, mtx_g_width(g, x), &y);
+  s->f[0] = a;
+  s->f[1] = b;
   return y;
 }
 
-mtx_val mtx_g_softcap(mtx_graph *g, mtx_val x, float cap) {
-  if (!check(g, x != 0, "softcap")) return 0;
-  mtx_val y;
-  step1(g, MTX_OP_SOFTCAP, x, mtx_g_width(g, x), &y)->f[0] = cap;
-  return y;
-}
+mtx_val mtx_g_scale(mtx_graph *g, mtx_val x, float mul, float add) { return with_numbers(g, MTX_OP_SCALE, x, mul, add); }
+mtx_val mtx_g_softcap(mtx_graph *g, mtx_val x, float cap) { return with_numbers(g, MTX_OP_SOFTCAP, x, cap, 0.0f); }
+mtx_val mtx_g_clamp(mtx_graph *g, mtx_val x, float lo, float hi) { return with_numbers(g, MTX_OP_CLAMP, x, lo, hi); }
 
 static mtx_val vec(mtx_graph *g, mtx_val x, mtx_wid v, int64_t chunk, int kind) {
   if (!check(g, x && v && mtx_g_width(g, x) % chunk == 0, "vec")) return 0;
@@ -268,28 +272,54 @@ void mtx_g_hidden(mtx_graph *g, mtx_val x) {
 
 // ---- experts -------------------------------------------------------------------
 
-// x copied to one row per (row, expert) slot, in the form that matrix w multiplies.
-static mtx_val gathered(mtx_graph *g, mtx_val x, mtx_wid w) {
-  mtx_val e = mtx_gb_encoded(g, x, mtx_gb_act(g, w));
+// x copied to one row per (row, expert) slot, times the slot's weight if there are weights.
+static mtx_val gathered(mtx_graph *g, mtx_val x, mtx_val weights) {
   if (mtx_gb_bad(g)) return 0;
-  mtx_val y = mtx_gb_new(g, MTX_DOM_SLOTS, mtx_g_width(g, e));
+  mtx_val y = mtx_gb_new(g, MTX_DOM_SLOTS, mtx_g_width(g, x));
   mtx_step_desc *s = mtx_gb_step(g, MTX_OP_MOE_GATHER);
-  s->in[0] = e;
+  s->in[0] = x;
+  s->in[1] = weights;
   s->out[0] = y;
+  s->n = g->plan->n_slots;
   return y;
 }
 
-static mtx_val expert_matmul(mtx_graph *g, mtx_wid w, mtx_val x) {
+// Slots in the form that matrix w multiplies; without weights a row is encoded once for all its experts.
+static mtx_val expert_input(mtx_graph *g, mtx_val x, mtx_val weights, mtx_wid w) {
+  mtx_act_format act = mtx_gb_act(g, w);
+  return weights ? mtx_gb_encoded(g, gathered(g, x, weights), act) : gathered(g, mtx_gb_encoded(g, x, act), 0);
+}
+
+static mtx_val expert_matmul(mtx_graph *g, mtx_wid w, mtx_wid bias, mtx_val x) {
   mtx_val y;
   mtx_step_desc *s = step1(g, MTX_OP_MOE_MATMUL, x, g->plan->weight[w].n_out, &y);
   s->w[0] = w;
+  s->b[0] = bias;
   s->n_w = 1;
   return y;
 }
 
-mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe *m, mtx_unary f, mtx_wid gate, mtx_wid up, mtx_wid down) {
-  if (!check(g, x && router_logits && up && down && m->n_used > 0 && m->n_used <= m->n_expert && m->n_expert <= 1024 &&
-                mtx_g_width(g, router_logits) == m->n_expert && g->plan->weight[up].n_mats == m->n_expert, "moe"))
+// What an expert makes of its input before "down".
+static mtx_val expert_hidden(mtx_graph *g, mtx_val x, mtx_val weights, const mtx_moe *m, mtx_unary f, const mtx_expert_weights *w) {
+  const mtx_plan *p = g->plan;
+  mtx_val xs = expert_input(g, x, weights, w->up), gate = 0;
+  if (mtx_gb_bad(g)) return 0;
+  mtx_val up = expert_matmul(g, w->up, w->up_bias, xs);
+  if (w->gate) {
+    mtx_val gs = mtx_gb_act(g, w->gate) == mtx_gb_act(g, w->up) ? xs : expert_input(g, x, weights, w->gate);
+    gate = expert_matmul(g, w->gate, w->gate_bias, gs);
+  } else if (p->weight[w->up].n_out == 2 * p->weight[w->down].k) {
+    int64_t ff = p->weight[w->down].k;  // gate and up rows of an expert in one matrix
+    gate = mtx_g_view(g, up, 0, ff);
+    up = mtx_g_view(g, up, ff, ff);
+  }
+  if (!gate) return mtx_g_unary(g, f, up);
+  return m->glu_limit > 0.0f ? mtx_g_glu_clamped(g, f, gate, up, m->glu_limit) : mtx_g_glu(g, f, gate, up);
+}
+
+mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe *m, mtx_unary f, const mtx_expert_weights *w) {
+  if (!check(g, x && router_logits && w->up && w->down && m->n_used > 0 && m->n_used <= m->n_expert && m->n_expert <= 1024 &&
+                mtx_g_width(g, router_logits) == m->n_expert && g->plan->weight[w->up].n_mats == m->n_expert, "moe"))
     return 0;
   mtx_plan *p = g->plan;
   if (p->n_slots && p->n_slots != m->n_used) {
@@ -299,24 +329,13 @@ mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe 
   p->n_slots = m->n_used;
   mtx_val weights;
   step1(g, MTX_OP_MOE_ROUTE, router_logits, m->n_used, &weights)->u.moe = *m;
-  mtx_val xs = gathered(g, x, up);
+  mtx_val h = expert_hidden(g, x, m->weigh_input ? weights : 0, m, f, w);
   if (mtx_gb_bad(g)) return 0;
-  mtx_val u = expert_matmul(g, up, xs), h;
-  if (gate) {
-    mtx_val gs = mtx_gb_act(g, gate) == mtx_gb_act(g, up) ? xs : gathered(g, x, gate);
-    h = mtx_g_glu(g, f, expert_matmul(g, gate, gs), u);
-  } else if (p->weight[up].n_out == 2 * p->weight[down].k) {
-    int64_t ff = p->weight[down].k;  // gate and up rows of an expert in one matrix
-    h = mtx_g_glu(g, f, mtx_g_view(g, u, 0, ff), mtx_g_view(g, u, ff, ff));
-  } else {
-    h = mtx_g_unary(g, f, u);
-  }
-  if (mtx_gb_bad(g)) return 0;
-  mtx_val d = expert_matmul(g, down, mtx_gb_encoded(g, h, mtx_gb_act(g, down)));
-  mtx_val y = mtx_gb_new(g, MTX_DOM_ROWS, p->weight[down].n_out);
+  mtx_val d = expert_matmul(g, w->down, w->down_bias, mtx_gb_encoded(g, h, mtx_gb_act(g, w->down)));
+  mtx_val y = mtx_gb_new(g, MTX_DOM_ROWS, p->weight[w->down].n_out);
   mtx_step_desc *s = mtx_gb_step(g, MTX_OP_MOE_SUM);
   s->in[0] = d;
-  s->in[1] = weights;
+  s->in[1] = m->weigh_input ? 0 : weights;
   s->out[0] = y;
   s->n = m->n_used;
   return y;

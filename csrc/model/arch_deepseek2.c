@@ -78,28 +78,15 @@ static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const 
   return mtx_block_attn_out(g, h, il, y);
 }
 
-static mtx_val experts(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) {
-  int n_ff = (int)mtx_h_need(h, "expert_feed_forward_length", 1, 1 << 24), n_shared = (int)mtx_h_u32(h, "expert_shared_count", 0);
-  uint32_t gate = mtx_h_u32(h, "expert_gating_func", 1);
-  if (gate > 2) mtx_h_fail(h, MTX_EUNSUPPORTED, "expert_gating_func", "gating function %u is not known", gate);
-  mtx_moe m = {.gate = gate == 2 ? MTX_GATE_SIGMOID : MTX_GATE_SOFTMAX, .norm = mtx_h_bool(h, "expert_weights_norm", false),
-               .scale = mtx_h_f32(h, "expert_weights_scale", 1.0f), .select_bias = mtx_g_bias(g, il, "exp_probs_b", h->n_expert),
-               .n_group = (int)mtx_h_u32(h, "expert_group_count", 0), .n_group_used = (int)mtx_h_u32(h, "expert_group_used_count", 0)};
-  if (m.scale == 0.0f) m.scale = 1.0f;
-  if (m.n_group > 64 || m.n_group_used > m.n_group || (m.n_group > 1 && h->n_expert % m.n_group))
-    mtx_h_fail(h, MTX_EFORMAT, "expert_group_count", "%d experts cannot stand in %d groups with %d used", h->n_expert, m.n_group, m.n_group_used);
-  mtx_val y = mtx_block_moe(g, h, il, x, n_ff, MTX_UNARY_SILU, m);
-  return n_shared ? mtx_g_add(g, y, mtx_block_shared_expert(g, h, il, x, n_ff * n_shared, MTX_UNARY_SILU)) : y;
-}
-
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   mla m = read_mla(h);
-  int n_dense = (int)mtx_h_u32(h, "leading_dense_block_count", 0);
+  mtx_experts e = mtx_experts_read(h, MTX_GATE_SOFTMAX, false);
   mtx_val x = mtx_block_embed(g, h, 1.0f);
   for (int il = 0; il < h->n_layer && !h->err.code; il++) {
     x = mtx_g_add(g, x, attention(g, h, il, mtx_block_norm(g, h, il, "attn_norm", x), &m));
     mtx_val n = mtx_block_norm(g, h, il, "ffn_norm", x);
-    x = mtx_g_add(g, x, il < n_dense || !h->n_expert ? mtx_block_ffn(g, h, il, n, MTX_UNARY_SILU) : experts(g, h, il, n));
+    bool dense = il < e.n_dense || !h->n_expert;
+    x = mtx_g_add(g, x, dense ? mtx_block_ffn(g, h, il, n, MTX_FFN_GATED, MTX_UNARY_SILU) : mtx_block_experts(g, h, il, n, &e, MTX_UNARY_SILU));
   }
   return mtx_block_head(g, h, x);
 }

@@ -70,7 +70,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   for (int il = 0; il < h->n_layer; il++) {
     mtx_val n = mtx_block_norm(g, h, il, "attn_norm", x);
     x = mtx_g_add(g, x, (il + 1) % interval ? recurrent(g, h, il, n, &d) : attention(g, h, il, n, &rope));
-    x = mtx_g_add(g, x, mtx_block_ffn(g, h, il, mtx_block_norm(g, h, il, "post_attention_norm", x), MTX_UNARY_SILU));
+    x = mtx_g_add(g, x, mtx_block_ffn(g, h, il, mtx_block_norm(g, h, il, "post_attention_norm", x), MTX_FFN_GATED, MTX_UNARY_SILU));
   }
   return mtx_block_head(g, h, x);
 }

@@ -87,6 +87,16 @@ int64_t mtx_h_layer(mtx_hparams *h, const char *key, int il, int64_t def) {
   return mtx_gguf_item_i64(kv, (uint64_t)il);
 }
 
+bool mtx_h_local(mtx_hparams *h, int il, uint32_t period) {
+  char full[192];
+  full_key(h, "attention.sliding_window_pattern", full);
+  const mtx_gguf_kv *kv = mtx_gguf_find(h->file, full);
+  int64_t v = mtx_h_layer(h, "attention.sliding_window_pattern", il, period);
+  if (h->window <= 0) return false;
+  if (kv && kv->type == MTX_GGUF_ARRAY) return v != 0;
+  return v > 0 && il % v < v - 1;
+}
+
 static int layer_count(mtx_hparams *h, const char *key, int il, int64_t def, int64_t max) {
   int64_t v = mtx_h_layer(h, key, il, def);
   if (v < 0 || v > max) {

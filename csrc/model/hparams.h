@@ -15,6 +15,8 @@
 
 enum { MTX_MAX_LAYERS = 512 };
 
+typedef enum { MTX_NORM_RMS, MTX_NORM_LAYER, MTX_NORM_LAYER_BARE } mtx_norm_kind;  // bare: without weights
+
 typedef struct mtx_hparams {
   const mtx_gguf *file;
   mtx_err err;                    // sticky
@@ -30,6 +32,7 @@ typedef struct mtx_hparams {
   mtx_rope rope;                  // mode left to the architecture
   // What an architecture declares about itself while it builds.
   bool causal, has_logits;
+  mtx_norm_kind norm;             // of its rows; RMS unless set
 } mtx_hparams;
 
 mtx_code mtx_hparams_read(mtx_hparams *h, const mtx_gguf *file, mtx_err *err);
@@ -42,6 +45,9 @@ bool mtx_h_bool(mtx_hparams *h, const char *key, bool def);
 uint32_t mtx_h_need(mtx_hparams *h, const char *key, uint32_t lo, uint32_t hi);
 // A scalar for all layers or an array with one entry per layer (numbers or bools).
 int64_t mtx_h_layer(mtx_hparams *h, const char *key, int il, int64_t def);
+// Does layer il see only h->window tokens? attention.sliding_window_pattern: a list of bools, or a period (else
+// `period`), the last layer of which sees all.
+bool mtx_h_local(mtx_hparams *h, int il, uint32_t period);
 bool mtx_h_has(const mtx_hparams *h, const char *key);
 void mtx_h_fail(mtx_hparams *h, mtx_code code, const char *key, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -90,10 +90,13 @@ static float *through_head(const mtx_model *m, const run *r, const float *hidden
   const mtx_gguf *g = mtx_model_gguf(m);
   const mtx_gguf_tensor *t = mtx_gguf_tensor_find(g, "output.weight"), *b = mtx_gguf_tensor_find(g, "output.bias");
   if (!t) t = mtx_gguf_tensor_find(g, "token_embd.weight");
-  float *row = malloc((size_t)k * sizeof *row), *out = malloc((size_t)r->n_tokens * (size_t)r->width * sizeof *out), softcap = 0;
+  float *row = malloc((size_t)k * sizeof *row), *out = malloc((size_t)r->n_tokens * (size_t)r->width * sizeof *out), softcap = 0, scale = 1;
   char key[96];
   snprintf(key, sizeof key, "%s.final_logit_softcapping", r->arch);
   (void)mtx_gguf_get_f32(g, key, false, &softcap, NULL);
+  snprintf(key, sizeof key, "%s.logit_scale", r->arch);
+  (void)mtx_gguf_get_f32(g, key, false, &scale, NULL);
+  if (strncmp(r->arch, "granite", 7) == 0 || strcmp(r->arch, "minicpm") == 0) scale = 1 / scale;  // these divide by it
   const mtx_qtype *type = mtx_qtype_get(t->type);
   size_t row_bytes = t->n_bytes / (size_t)r->width;
   for (int o = 0; o < r->width; o++) {
@@ -103,6 +106,7 @@ static float *through_head(const mtx_model *m, const run *r, const float *hidden
     for (int i = 0; i < r->n_tokens; i++) {
       double s = bias;
       for (int64_t j = 0; j < k; j++) s += (double)row[j] * hidden[i * k + j];
+      s *= scale;
       if (softcap != 0) s = softcap * tanh(s / softcap);
       out[(size_t)i * (size_t)r->width + (size_t)o] = (float)s;
     }

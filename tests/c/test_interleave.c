@@ -2,7 +2,8 @@
 // Decision 6 of the design, as an equality: a thousand random interleavings of
 // new, append, fork, rewind and drop, over batch sizes, chunk sizes and thread
 // counts, give logits bit-identical to each sequence read whole and alone.
-// Models: plain, sliding window, experts, latent attention, recurrent, hybrid, quantised.
+// Models: plain, sliding window, experts, latent attention, recurrent, hybrid, experts with sinks and windows,
+// learned positions, ALiBi, quantised.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -175,7 +176,7 @@ static void run_golden(const golden_model *gm) {
 }
 
 int main(void) {
-  static const char *const names[] = {"llama", "gemma3", "qwen3moe", "deepseek2", "mamba2", "qwen35"};
+  static const char *const names[] = {"llama", "gemma3", "qwen3moe", "deepseek2", "mamba2", "qwen35", "gpt-oss", "gpt2", "bloom"};
   int n;
   golden_model *all = golden_arch_models(&n);
   mtx_kern_init(MTX_TIER_AMX);
