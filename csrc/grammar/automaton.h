@@ -81,8 +81,10 @@ typedef struct {
 // Members used at most once each; two ways to remember which (see gr_set_next).
 typedef struct {
   bool ordered;          // counter = index of the first member still allowed
-  bool any_order;        // bits only: required members need no order among themselves
   uint64_t required;     // bits: members that must occur
+  uint64_t in_order;     // bits: those of them that come in the order of their numbers
+  uint32_t needs, n_needs;  // bits: members that must occur when member i does are gr->set_needs[needs + i],
+                            // those that they need included; n_needs 0: none need others
   uint32_t next_required, n_next;  // ordered: gr->set_next[next_required + i] = first required >= i
   uint32_t min, max;     // number of members in all; max UINT32_MAX: no bound
 } gr_set;
@@ -100,6 +102,7 @@ struct mtx_grammar {
   MTX_VEC(gr_rule, rules);
   MTX_VEC(gr_set, sets);
   MTX_VEC(uint32_t, set_next);
+  MTX_VEC(uint64_t, set_needs);
   MTX_VEC(gr_token_ref, refs);
   MTX_VEC(char, text);
   MTX_VEC(char *, warnings);

@@ -36,6 +36,7 @@ static mtx_gx add(mtx_gb *b, gx_node n) {
 void mtx_gb_init(mtx_gb *b) {
   memset(b, 0, sizeof *b);
   b->cycle = "rule %.*s is left-recursive: it can begin with itself; write it as a repetition";
+  b->with_cases = true;
   b->deadline_ns = now_ns() + (int64_t)MTX_GRAMMAR_MAX_COMPILE_MS * 1000000;
   add(b, (gx_node){.kind = GX_EMPTY});
   add(b, (gx_node){.kind = GX_NEVER});
@@ -52,11 +53,24 @@ void mtx_gb_fini(mtx_gb *b) {
   free(b->items);
   free(b->sets);
   free(b->set_next);
+  free(b->set_needs);
   free(b->refs);
   free(b->text);
   free(b->warnings);
   free(b->dfas);
   memset(b, 0, sizeof *b);
+}
+
+bool mtx_gb_again(mtx_gb *b) {
+  if (b->code != MTX_ELIMIT || !b->with_cases || !b->used_cases) return false;
+  const int64_t deadline_ns = b->deadline_ns;
+  const char *cycle = b->cycle;
+  mtx_gb_fini(b);
+  mtx_gb_init(b);
+  b->with_cases = false;
+  b->deadline_ns = deadline_ns;
+  b->cycle = cycle;
+  return true;
 }
 
 void mtx_gb_fail(mtx_gb *b, mtx_code code, uint64_t offset, const char *fmt, ...) {
@@ -83,7 +97,8 @@ void mtx_gb_warn(mtx_gb *b, const char *fmt, ...) {
 }
 
 bool mtx_gb_in_time(mtx_gb *b) {
-  if (!b->code && now_ns() > b->deadline_ns)
+  const int64_t again_ns = b->with_cases && b->used_cases ? (int64_t)MTX_GRAMMAR_MAX_COMPILE_MS * 500000 : 0;
+  if (!b->code && now_ns() > b->deadline_ns - again_ns)
     mtx_gb_fail(b, MTX_ELIMIT, 0, "compiling takes longer than %d ms; make the grammar or schema smaller",
                 MTX_GRAMMAR_MAX_COMPILE_MS);
   return !b->code;

@@ -58,16 +58,21 @@ typedef struct mtx_gb {
   MTX_VEC(gb_item, items);
   MTX_VEC(gr_set, sets);
   MTX_VEC(uint32_t, set_next);
+  MTX_VEC(uint64_t, set_needs);
   MTX_VEC(gr_token_ref, refs);
   MTX_VEC(char, text);  // rule names and token texts
   MTX_VEC(char *, warnings);
   MTX_VEC(struct mtx_cdfa *, dfas);
   int64_t deadline_ns;
+  bool with_cases;    // conditions of schemas are enforced; used_cases: there were some. Without them the
+  bool used_cases;    // same schema is smaller, for when it is too large with them
   const char *cycle;  // message for left recursion, with %.*s for the rule's name
 } mtx_gb;
 
 void mtx_gb_init(mtx_gb *b);
 void mtx_gb_fini(mtx_gb *b);
+// After a failure: may the same be tried with less? Then the builder is empty again.
+bool mtx_gb_again(mtx_gb *b);
 // Records the first failure; later ones are ignored.
 void mtx_gb_fail(mtx_gb *b, mtx_code code, uint64_t offset, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));

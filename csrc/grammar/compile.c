@@ -15,6 +15,15 @@
 #define TABLE_MIN_EDGES 5u
 #define WIDE_BYTES 24  // first bytes from which a leaf is worth a frame of its own in masks
 
+// Members that have come or must come.
+static uint64_t set_due(const mtx_grammar *g, const gr_set *s, uint64_t c) {
+  const uint64_t used = c & ((1ull << GR_SET_BITS) - 1);
+  uint64_t due = used | s->required;
+  if (s->n_needs)
+    for (uint64_t left = used; left; left &= left - 1) due |= g->set_needs[s->needs + (uint32_t)__builtin_ctzll(left)];
+  return due;
+}
+
 bool gr_set_next(const mtx_grammar *g, const gr_set *s, int32_t item, uint64_t c, uint64_t *next) {
   if (s->ordered) {
     *next = c;
@@ -23,24 +32,18 @@ bool gr_set_next(const mtx_grammar *g, const gr_set *s, int32_t item, uint64_t c
     return (uint64_t)item >= c && (uint32_t)item <= g->set_next[s->next_required + c];
   }
   const uint64_t used = c & ((1ull << GR_SET_BITS) - 1);
-  if ((uint64_t)__builtin_popcountll(used) + (c >> GR_SET_BITS) >= s->max) return false;
   if (item == GR_EXTRA) {
     // counted only while the count can still matter
     bool counts = s->max != UINT32_MAX || (c >> GR_SET_BITS) < s->min;
     *next = counts ? c + (1ull << GR_SET_BITS) : c;
-    // room must be left for the required members
-    return s->max == UINT32_MAX || (uint64_t)__builtin_popcountll(used | s->required) + (c >> GR_SET_BITS) < s->max;
+  } else {
+    const uint64_t bit = 1ull << item;
+    if (used & bit) return false;
+    if ((s->in_order & bit) && (s->in_order & (bit - 1) & ~used)) return false;
+    *next = c | bit;
   }
-  const uint64_t bit = 1ull << item;
-  if (used & bit) return false;
-  if (s->required & bit) {
-    if (!s->any_order && (s->required & (bit - 1) & ~used)) return false;
-  } else if (s->max != UINT32_MAX &&
-             (uint64_t)__builtin_popcountll(used | s->required) + (c >> GR_SET_BITS) >= s->max) {
-    return false;
-  }
-  *next = c | bit;
-  return true;
+  // room must be left for the members that have to come
+  return s->max == UINT32_MAX || (uint64_t)__builtin_popcountll(set_due(g, s, *next)) + (*next >> GR_SET_BITS) <= s->max;
 }
 
 bool gr_set_more(const mtx_grammar *g, const gr_rule *r, uint64_t c) {
@@ -54,7 +57,7 @@ bool gr_set_more(const mtx_grammar *g, const gr_rule *r, uint64_t c) {
 bool gr_set_done(const mtx_grammar *g, const gr_set *s, uint64_t c) {
   if (s->ordered) return g->set_next[s->next_required + c] == UINT32_MAX;
   const uint64_t used = c & ((1ull << GR_SET_BITS) - 1);
-  return !(s->required & ~used) && (uint64_t)__builtin_popcountll(used) + (c >> GR_SET_BITS) >= s->min;
+  return set_due(g, s, c) == used && (uint64_t)__builtin_popcountll(used) + (c >> GR_SET_BITS) >= s->min;
 }
 
 // ---- nullable -----------------------------------------------------------------
@@ -125,6 +128,23 @@ static bool is_live(const mtx_grammar *g, const uint8_t *live, const gr_state *s
   return false;
 }
 
+// Members of a SET that can end.
+static uint64_t set_members(const mtx_grammar *g, const gr_state *s) {
+  uint64_t bits = 0;
+  for (uint32_t k = 0; k < s->n_calls; k++) {
+    const gr_call *c = g->calls + s->call + k;
+    if (c->item >= 0 && c->item < GR_SET_BITS && g->rules[c->rule].productive) bits |= 1ull << c->item;
+  }
+  return bits;
+}
+
+// Does the member need one that is not among those? It must not come then.
+static bool needs_other(const mtx_grammar *g, const gr_state *s, int32_t item, uint64_t possible) {
+  if (s->kind != GR_SET || item < 0 || item == GR_EXTRA) return false;
+  const gr_set *set = g->sets + g->rules[s->rule].set;
+  return set->n_needs && (g->set_needs[set->needs + (uint32_t)item] & ~possible);
+}
+
 static void trim(mtx_gb *b, mtx_grammar *g) {
   uint8_t *live = calloc(g->n_states ? g->n_states : 1, 1);
   if (!live) {
@@ -151,9 +171,10 @@ static void trim(mtx_gb *b, mtx_grammar *g) {
       if (live[g->edges[s->edge + k].to]) g->edges[s->edge + n++] = g->edges[s->edge + k];
     s->n_edges = n;
     n = 0;
+    const uint64_t possible = s->kind == GR_SET ? set_members(g, s) : 0;
     for (uint32_t k = 0; k < s->n_calls; k++) {
       gr_call c = g->calls[s->call + k];
-      if (live[c.ret] && g->rules[c.rule].productive) g->calls[s->call + n++] = c;
+      if (live[c.ret] && g->rules[c.rule].productive && !needs_other(g, s, c.item, possible)) g->calls[s->call + n++] = c;
     }
     s->n_calls = n;
     n = 0;
@@ -388,6 +409,7 @@ mtx_code mtx_gb_finish(mtx_gb *b, uint32_t root, mtx_grammar **out, mtx_err *err
   if (!b->code) {
     MOVE(g, b, sets);
     MOVE(g, b, set_next);
+    MOVE(g, b, set_needs);
     MOVE(g, b, refs);
     MOVE(g, b, text);
     MOVE(g, b, warnings);
@@ -425,6 +447,7 @@ void mtx_grammar_unref(mtx_grammar *g) {
   free(g->rules);
   free(g->sets);
   free(g->set_next);
+  free(g->set_needs);
   free(g->refs);
   free(g->text);
   free(g->warnings);
@@ -439,6 +462,6 @@ const char *mtx_grammar_get_warning(const mtx_grammar *g, size_t i) { return i <
 size_t mtx_grammar_size_bytes(const mtx_grammar *g) {
   return sizeof *g + g->cap_states * sizeof *g->states + g->cap_edges * sizeof *g->edges +
          g->cap_calls * sizeof *g->calls + g->cap_toks * sizeof *g->toks + g->cap_rules * sizeof *g->rules +
-         g->cap_sets * sizeof *g->sets + g->cap_set_next * sizeof *g->set_next + g->cap_refs * sizeof *g->refs +
+         g->cap_sets * sizeof *g->sets + g->cap_set_next * sizeof *g->set_next + g->cap_set_needs * sizeof *g->set_needs + g->cap_refs * sizeof *g->refs +
          g->cap_text + g->n_tables * sizeof *g->tables;
 }

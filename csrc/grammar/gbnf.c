@@ -355,6 +355,34 @@ static void read_rule(gbnf *p) {
   skip_space(p, true);
 }
 
+static mtx_code compile_mixed(mtx_gb *b, const char *text, size_t len, const mtx_schema_rule *schemas, size_t n_schemas,
+                              const mtx_schema_opts *opts, mtx_grammar **out, mtx_err *err) {
+  gbnf p = {.b = b, .text = text, .len = len, .n_table = 1u << 17};
+  p.table = calloc(p.n_table, sizeof *p.table);
+  if (!p.table) mtx_gb_fail(b, MTX_ENOMEM, 0, "out of memory");
+  skip_space(&p, true);
+  while (!b->code && p.at < len) {
+    read_rule(&p);
+    mtx_gb_in_time(b);
+  }
+  uint32_t root = b->code ? 0 : find_rule(&p, "root", 4);
+  if (!b->code && !b->rules[root].defined)
+    mtx_gb_fail(b, MTX_EFORMAT, 0, "the grammar has no rule named root");
+  mtx_code code = MTX_OK;
+  for (size_t i = 0; i < n_schemas && !b->code && !code; i++) {
+    uint32_t r = find_rule(&p, schemas[i].name, schemas[i].name_len);
+    if (b->code) break;
+    if (b->rules[r].defined)
+      mtx_gb_fail(b, MTX_EINVAL, 0, "rule %.*s is a schema and is also defined", (int)schemas[i].name_len, schemas[i].name);
+    else
+      code = mtx_schema_define(b, r, schemas[i].text, schemas[i].len, opts, err);
+  }
+  free(p.table);
+  free(p.stack);
+  if (!code) code = mtx_gb_finish(b, root, out, err);
+  return code;
+}
+
 mtx_code mtx_grammar_compile_mixed(const char *text, size_t len, const mtx_schema_rule *schemas, size_t n_schemas,
                                    const mtx_schema_opts *opts, mtx_grammar **out, mtx_err *err) {
   *out = NULL;
@@ -362,29 +390,10 @@ mtx_code mtx_grammar_compile_mixed(const char *text, size_t len, const mtx_schem
     return mtx_fail(err, MTX_ELIMIT, "the grammar has more than %u bytes", MTX_GRAMMAR_MAX_TEXT_BYTES);
   mtx_gb b;
   mtx_gb_init(&b);
-  gbnf p = {.b = &b, .text = text, .len = len, .n_table = 1u << 17};
-  p.table = calloc(p.n_table, sizeof *p.table);
-  if (!p.table) mtx_gb_fail(&b, MTX_ENOMEM, 0, "out of memory");
-  skip_space(&p, true);
-  while (!b.code && p.at < len) {
-    read_rule(&p);
-    mtx_gb_in_time(&b);
-  }
-  uint32_t root = b.code ? 0 : find_rule(&p, "root", 4);
-  if (!b.code && !b.rules[root].defined)
-    mtx_gb_fail(&b, MTX_EFORMAT, 0, "the grammar has no rule named root");
-  mtx_code code = MTX_OK;
-  for (size_t i = 0; i < n_schemas && !b.code && !code; i++) {
-    uint32_t r = find_rule(&p, schemas[i].name, schemas[i].name_len);
-    if (b.code) break;
-    if (b.rules[r].defined)
-      mtx_gb_fail(&b, MTX_EINVAL, 0, "rule %.*s is a schema and is also defined", (int)schemas[i].name_len, schemas[i].name);
-    else
-      code = mtx_schema_define(&b, r, schemas[i].text, schemas[i].len, opts, err);
-  }
-  free(p.table);
-  free(p.stack);
-  if (!code) code = mtx_gb_finish(&b, root, out, err);
+  mtx_code code;
+  do
+    code = compile_mixed(&b, text, len, schemas, n_schemas, opts, out, err);
+  while (code && mtx_gb_again(&b));
   mtx_gb_fini(&b);
   return code;
 }

@@ -3,24 +3,42 @@
 //
 // A place in a document is described by a conjunction: the list of schema
 // parts that must all hold there. allOf and $ref only add to that list, a
-// branch of anyOf replaces itself by an alternative, and a property's
-// conjunction is gathered from all parts that speak about it. So merging is
+// branch of anyOf replaces itself by an alternative, a condition is one of its
+// cases (schema_cases.c), and a property's conjunction is gathered from all parts that speak about it. So merging is
 // nowhere special. Conjunctions are interned: each becomes one rule, which is
 // also what makes recursive schemas end.
 #ifndef MTX_GRAMMAR_SCHEMA_H
 #define MTX_GRAMMAR_SCHEMA_H
+
+#include <string.h>
 
 #include "grammar/build.h"
 #include "grammar/cdfa.h"
 #include "grammar/decimal.h"
 #include "grammar/json.h"
 
-#define SC_MAX_PARTS 60u
+#define SC_MAX_PARTS 200u
+#define SC_MAX_CASES 64u  // of one place; each costs a position while it is possible
 
-// part = node << 2 | kind
-enum { SC_ALL, SC_BASE, SC_ANY, SC_ONE };  // everything; own assertions only; its anyOf; its oneOf
-#define SC_PART(node, kind) ((node) << 2 | (kind))
-#define SC_NODE(part) ((part) >> 2)
+// part = node << 4 | kind
+enum {
+  SC_ALL,      // everything the schema says
+  SC_BASE,     // its own assertions only
+  SC_ANY,      // its anyOf
+  SC_ONE,      // its oneOf
+  SC_IF,       // its if, then and else
+  SC_DEPENDS,  // a member of dependentSchemas: the key does not come, or the schema holds
+  SC_OTHER,    // SC_NOT, for another branch of oneOf: without keys whose values are not meant
+  SC_NOT,      // the schema does not hold
+  SC_NEG,      // the node is a keyword's and the keyword does not hold: {"minimum": 3} is below 3
+  SC_LACKS,    // an object does not have the node's key
+  SC_HAS,      // an object that has the node's key
+  SC_HASNOT,   // an object that has the node's key, with another value than the node's schema allows
+  SC_WITHOUT,  // an object that does not have the key which the node, an entry of `required`, names
+};
+#define SC_PART(node, kind) ((node) << 4 | (kind))
+#define SC_NODE(part) ((part) >> 4)
+#define SC_KIND(part) ((part) & 15)
 
 typedef struct {
   uint32_t n;
@@ -69,6 +87,7 @@ typedef struct mtx_sc {
 
 static inline const mtx_jnode *sc_node(const mtx_sc *s, uint32_t i) { return s->j->nodes + i; }
 static inline const char *sc_text(const mtx_sc *s, uint32_t i) { return s->j->pool + s->j->nodes[i].text; }
+static inline bool sc_has_key(const mtx_sc *s, uint32_t i, const char *key) { return s->j->nodes[i].n_key && !strcmp(s->j->pool + s->j->nodes[i].key, key); }
 static inline uint32_t sc_get(const mtx_sc *s, uint32_t node, const char *key) { return mtx_json_get(s->j, node, key); }
 
 // Keyword of one base part, or MTX_JSON_NONE.
@@ -79,27 +98,55 @@ void sc_fail(mtx_sc *s, mtx_code code, uint32_t node, const char *fmt, ...) __at
 // A count ("maxItems": 3 or 3.0); fallback if absent. Fails on anything else.
 uint32_t sc_count(mtx_sc *s, uint32_t part, const char *key, uint32_t fallback);
 
+// The bounds that are left where `min_key` or `max_key` must not hold; *max < *min if none are.
+void sc_negated_counts(mtx_sc *s, uint32_t part, const char *min_key, const char *max_key, uint32_t *min, uint32_t *max);
+
 void sc_add(mtx_sc *s, sc_conj *c, uint32_t part);
-// Replaces SC_ALL parts by bases and groups, following $ref and allOf.
+// Replaces SC_ALL parts by bases and groups, following $ref and allOf, and negations that
+// have one way only by that.
 void sc_flatten(mtx_sc *s, sc_conj *c);
+// The ways to break the schema of a part SC_NOT or SC_OTHER: their number, or -1 if that cannot
+// be said. Adds way i to out, which may be NULL.
+int sc_negation(mtx_sc *s, uint32_t part, uint32_t i, sc_conj *out);
+// A flat conjunction without anyOf and oneOf, but with conditions, as the alternative of its cases.
+bool sc_has_conditions(const sc_conj *c);
+mtx_gx sc_cases(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name);
 // The memo of a flat conjunction, NULL with a failure recorded. The order of parts does not
 // matter to its key, but the memo keeps the order it first came in (property order).
 sc_memo *sc_intern(mtx_sc *s, const sc_conj *c, bool *is_new);
 uint32_t sc_resolve(mtx_sc *s, uint32_t ref_node);  // target of a $ref string
 // The expression for a value at a place where c holds; c need not be flat.
 mtx_gx sc_value(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name);
+typedef struct {
+  MTX_VEC(uint32_t, v);  // the caller frees it
+} sc_nodes;
+// The values that enum or const list and everything else allows; false: neither is there.
+bool sc_candidates(mtx_sc *s, const sc_conj *c, sc_nodes *out);
+// The same for one that is flat, and as no rule of its own.
+mtx_gx sc_build(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name);
 // Types the base parts allow.
 uint32_t sc_types(mtx_sc *s, const sc_conj *c);
 uint32_t sc_type_bit(const char *name);
-// "not integer" leaves numbers with a fraction, which sc_number does not tell apart.
-void sc_warn_types(mtx_sc *s, const sc_conj *c, uint32_t types);
+// A keyword that must not hold: `key` of a part SC_NEG, or MTX_JSON_NONE.
+uint32_t sc_negated(const mtx_sc *s, uint32_t part, const char *key);
+// Calls f for each value that a part SC_NEG (const or enum) excludes.
+void sc_each_excluded(mtx_sc *s, uint32_t part, void (*f)(mtx_sc *s, uint32_t value, void *ctx), void *ctx);
 
 mtx_gx sc_object(mtx_sc *s, const sc_conj *c);
 mtx_gx sc_array(mtx_sc *s, const sc_conj *c);
+typedef struct {
+  uint32_t min, max, n_prefix;
+  uint32_t contains, min_hits, max_hits;  // MTX_JSON_NONE: nothing is asked of `contains`
+} sc_items;
+// Conjunction of item i of an array; i past every prefix gives the rest's.
+sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i);
+// The items of an array which count those that `contains` speaks of. False: too many counts, a warning is made.
+bool sc_counted_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx *out);
 mtx_gx sc_string(mtx_sc *s, const sc_conj *c);
 // x between quotes, as a rule of its own: a leaf, whose masks are cheap (mask.h).
 mtx_gx sc_quoted_leaf(mtx_sc *s, mtx_gx x);
-mtx_gx sc_number(mtx_sc *s, const sc_conj *c, bool integer);
+// types: SC_INT, SC_NUM or both
+mtx_gx sc_number(mtx_sc *s, const sc_conj *c, uint32_t types);
 typedef struct {
   const char *name, *pattern;
   uint32_t max;             // characters, which the pattern does not count; 0: no bound

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
-// Arrays: prefixItems and items (a list of items in draft-07), lengths.
+// Arrays: prefixItems and items (a list of items in draft-07), lengths, items that differ.
 #include <stdio.h>
+#include <string.h>
 
 #include "grammar/schema.h"
 
 #define MAX_PREFIX 2000u
-
-typedef struct {
-  uint32_t min, max, n_prefix;
-} array_rules;
 
 // The list of a part's leading item schemas and the schema of the rest;
 // MTX_JSON_NONE where the part says nothing.
@@ -21,30 +18,38 @@ static void item_keywords(const mtx_sc *s, uint32_t part, uint32_t *prefix, uint
   }
 }
 
-static void warn_array(mtx_sc *s, uint32_t part, uint32_t max) {
-  uint32_t u = sc_keyword(s, part, "uniqueItems"), c = sc_keyword(s, part, "contains"), n = sc_keyword(s, part, "unevaluatedItems");
-  if (u != MTX_JSON_NONE && sc_node(s, u)->kind == MTX_JSON_TRUE && max > 1)
-    sc_unenforced(s, u, "uniqueItems", "a grammar does not remember earlier items");
-  if (c != MTX_JSON_NONE) sc_unenforced(s, c, "contains", "a grammar cannot wait for one item of many");
-  if (n != MTX_JSON_NONE && sc_node(s, n)->kind != MTX_JSON_TRUE)
-    sc_unenforced(s, n, "unevaluatedItems", "not supported; use items");
+static void gather_contains(mtx_sc *s, uint32_t part, sc_items *r) {
+  const uint32_t c = sc_keyword(s, part, "contains");
+  if (c == MTX_JSON_NONE) return;
+  const uint32_t min = sc_count(s, part, "minContains", 1), max = sc_count(s, part, "maxContains", UINT32_MAX);
+  if (min == 0 && max == UINT32_MAX) return;
+  if (r->contains != MTX_JSON_NONE && r->contains != c) {
+    sc_unenforced(s, c, "contains", "another schema of this place counts items as well");
+  } else {
+    r->contains = c;
+    r->min_hits = min;
+    r->max_hits = max;
+  }
 }
 
-static array_rules gather_array(mtx_sc *s, const sc_conj *c) {
-  array_rules r = {0, UINT32_MAX, 0};
+static sc_items gather_array(mtx_sc *s, const sc_conj *c) {
+  sc_items r = {.max = UINT32_MAX, .contains = MTX_JSON_NONE};
   for (uint32_t i = 0; i < c->n; i++) {
     uint32_t min = sc_count(s, c->v[i], "minItems", 0), max = sc_count(s, c->v[i], "maxItems", UINT32_MAX), prefix, rest;
+    const uint32_t n = sc_keyword(s, c->v[i], "unevaluatedItems");
     if (min > r.min) r.min = min;
     if (max < r.max) r.max = max;
+    sc_negated_counts(s, c->v[i], "minItems", "maxItems", &r.min, &r.max);
+    gather_contains(s, c->v[i], &r);
     item_keywords(s, c->v[i], &prefix, &rest);
     if (prefix != MTX_JSON_NONE && sc_node(s, prefix)->n_kids > r.n_prefix) r.n_prefix = sc_node(s, prefix)->n_kids;
+    if (n != MTX_JSON_NONE && sc_node(s, n)->kind != MTX_JSON_TRUE)
+      sc_unenforced(s, n, "unevaluatedItems", "not supported; use items");
   }
-  for (uint32_t i = 0; i < c->n; i++) warn_array(s, c->v[i], r.max);
   return r;
 }
 
-// Conjunction of item i; i past every prefix gives the rest's.
-static sc_conj item_conj(mtx_sc *s, const sc_conj *c, uint32_t i) {
+sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i) {
   sc_conj out = {.n = 0};
   for (uint32_t p = 0; p < c->n; p++) {
     uint32_t prefix, rest;
@@ -60,15 +65,76 @@ static sc_conj item_conj(mtx_sc *s, const sc_conj *c, uint32_t i) {
   return out;
 }
 
-mtx_gx sc_array(mtx_sc *s, const sc_conj *c) {
+static mtx_gx brackets(mtx_sc *s, mtx_gx items) {
   mtx_gb *b = s->b;
-  array_rules r = gather_array(s, c);
-  if (r.n_prefix > MAX_PREFIX) {
-    sc_fail(s, MTX_ELIMIT, SC_NODE(c->v[0]), "more than %u leading items", MAX_PREFIX);
-    return MTX_GX_NEVER;
+  return mtx_gx_cat(b, (mtx_gx[]){mtx_gx_lit(b, "[", 1), s->blank, items, s->blank, mtx_gx_lit(b, "]", 1)}, 5);
+}
+
+// ---- items that differ ------------------------------------------------------------------------
+
+// uniqueItems of the conjunction, if it asks for something; MTX_JSON_NONE otherwise.
+static uint32_t asks_unique(const mtx_sc *s, const sc_conj *c) {
+  for (uint32_t i = 0; i < c->n; i++) {
+    const uint32_t u = sc_keyword(s, c->v[i], "uniqueItems");
+    if (u != MTX_JSON_NONE && sc_node(s, u)->kind == MTX_JSON_TRUE) return u;
   }
-  if (r.n_prefix > r.max) r.n_prefix = r.max;
-  sc_conj rest = item_conj(s, c, UINT32_MAX);
+  return MTX_JSON_NONE;
+}
+
+// The values an item can have, each written out; false: they are not listed, or too many to remember.
+static bool listed_items(mtx_sc *s, sc_conj *item, mtx_gx out[GR_SET_BITS], uint32_t *n) {
+  static const struct {
+    uint32_t type;
+    const char *text;
+  } words[] = {{SC_BOOL, "true"}, {SC_BOOL, "false"}, {SC_NULL, "null"}};
+  sc_nodes values = {0};
+  uint32_t first[GR_SET_BITS];
+  bool known = sc_candidates(s, item, &values), plain = !known;
+  *n = 0;
+  for (uint32_t i = 0; i < item->n && plain; i++) plain = SC_KIND(item->v[i]) == SC_BASE;
+  const uint32_t types = plain ? sc_types(s, item) : SC_EVERY;
+  if (!known && !(types & ~(SC_BOOL | SC_NULL))) {
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+      if (types & words[i].type) out[(*n)++] = mtx_gx_lit(s->b, words[i].text, strlen(words[i].text));
+    return true;
+  }
+  for (uint32_t i = 0; known && i < values.n_v; i++) {
+    uint32_t k = 0;
+    while (k < *n && !mtx_json_equal(s->j, values.v[i], first[k])) k++;
+    if (k < *n) {
+      out[k] = mtx_gx_alt2(s->b, out[k], sc_literal(s, values.v[i]));  // 1.0 for 1
+    } else if ((known = *n < GR_SET_BITS)) {
+      first[*n] = values.v[i];
+      out[(*n)++] = sc_literal(s, values.v[i]);
+    }
+  }
+  free(values.v);
+  return known;
+}
+
+// The items as a set whose members come at most once, in any order.
+static bool unique_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx *out) {
+  mtx_gb *b = s->b;
+  mtx_gx value[GR_SET_BITS];
+  gb_item items[GR_SET_BITS];
+  uint32_t n;
+  sc_conj item = sc_item_conj(s, c, UINT32_MAX);
+  sc_flatten(s, &item);
+  if (r->n_prefix || r->contains != MTX_JSON_NONE || item.never || !listed_items(s, &item, value, &n)) return false;
+  *out = MTX_GX_NEVER;
+  if (n < r->min) return true;
+  for (uint32_t i = 0; i < n; i++) items[i] = (gb_item){mtx_gb_rule_of(b, value[i], "item"), (int32_t)i};
+  const uint32_t rule = mtx_gb_rule(b, "items", 5);
+  mtx_gb_define_set(b, rule, &(gr_set){.min = r->min, .max = r->max}, items, n, s->comma);
+  *out = n ? mtx_gx_rep(b, mtx_gx_ref(b, rule), r->min > 0, 1) : MTX_GX_EMPTY;
+  return true;
+}
+
+// ---- the list -----------------------------------------------------------------------------------
+
+static mtx_gx plain_items(mtx_sc *s, const sc_conj *c, sc_items r) {
+  mtx_gb *b = s->b;
+  sc_conj rest = sc_item_conj(s, c, UINT32_MAX);
   mtx_gx item = sc_value(s, &rest, "item", 4), tail;
   if (item == MTX_GX_NEVER && r.max > r.n_prefix) r.max = r.n_prefix;
   if (r.min > r.max || b->code) return MTX_GX_NEVER;
@@ -80,12 +146,30 @@ mtx_gx sc_array(mtx_sc *s, const sc_conj *c) {
   else
     tail = mtx_gx_rep(b, mtx_gx_cat2(b, item, mtx_gx_rep(b, next, min ? min - 1 : 0, max == UINT32_MAX ? max : max - 1)), min > 0, 1);
   for (uint32_t i = r.n_prefix; i-- > 0 && !b->code;) {
-    sc_conj ci = item_conj(s, c, i);
+    sc_conj ci = sc_item_conj(s, c, i);
     char name[24];
     int n = snprintf(name, sizeof name, "item %u", i);
     mtx_gx x = mtx_gx_cat2(b, sc_value(s, &ci, name, (size_t)n), tail);
     if (i) x = mtx_gx_cat2(b, s->comma, x);
     tail = mtx_gx_rep(b, x, i < r.min, 1);
   }
-  return mtx_gx_cat(b, (mtx_gx[]){mtx_gx_lit(b, "[", 1), s->blank, tail, s->blank, mtx_gx_lit(b, "]", 1)}, 5);
+  return tail;
+}
+
+mtx_gx sc_array(mtx_sc *s, const sc_conj *c) {
+  sc_items r = gather_array(s, c);
+  mtx_gx items;
+  if (r.n_prefix > MAX_PREFIX) {
+    sc_fail(s, MTX_ELIMIT, SC_NODE(c->v[0]), "more than %u leading items", MAX_PREFIX);
+    return MTX_GX_NEVER;
+  }
+  if (r.n_prefix > r.max) r.n_prefix = r.max;
+  if (r.min > r.max || s->b->code) return MTX_GX_NEVER;
+  const uint32_t unique = r.max > 1 ? asks_unique(s, c) : MTX_JSON_NONE;
+  if (unique != MTX_JSON_NONE) {
+    if (unique_items(s, c, &r, &items)) return brackets(s, items);
+    sc_unenforced(s, unique, "uniqueItems", "only items of an enum of at most 48 values, true, false and null are remembered");
+  }
+  if (r.contains == MTX_JSON_NONE || !sc_counted_items(s, c, &r, &items)) items = plain_items(s, c, r);
+  return brackets(s, items);
 }

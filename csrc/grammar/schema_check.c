@@ -62,11 +62,31 @@ static bool holds_array(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
     if (item != MTX_JSON_NONE && !sc_holds(s, i, item, depth + 1)) return false;
     if (p != MTX_JSON_NONE) p = sc_node(s, p)->next;
   }
+  uint32_t c = sc_get(s, schema, "contains"), n_hits = 0;
+  for (uint32_t i = sc_node(s, v)->first; c != MTX_JSON_NONE && i != MTX_JSON_NONE; i = sc_node(s, i)->next) n_hits += sc_holds(s, i, c, depth + 1);
+  if (c != MTX_JSON_NONE && (n_hits < sc_count(s, part, "minContains", 1) || n_hits > sc_count(s, part, "maxContains", UINT32_MAX))) return false;
   uint32_t u = sc_get(s, schema, "uniqueItems");
   if (u == MTX_JSON_NONE || sc_node(s, u)->kind != MTX_JSON_TRUE || n > 1000) return true;
   for (uint32_t i = sc_node(s, v)->first; i != MTX_JSON_NONE; i = sc_node(s, i)->next)
     for (uint32_t k = sc_node(s, i)->next; k != MTX_JSON_NONE; k = sc_node(s, k)->next)
       if (mtx_json_equal(s->j, i, k)) return false;
+  return true;
+}
+
+// dependentRequired, dependentSchemas, and dependencies, which had both.
+static bool holds_dependent(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
+  static const char *const keys[] = {"dependentRequired", "dependentSchemas", "dependencies"};
+  for (int i = 0; i < 3; i++) {
+    const uint32_t map = sc_get(s, schema, keys[i]);
+    if (map == MTX_JSON_NONE || sc_node(s, map)->kind != MTX_JSON_OBJECT) continue;
+    for (uint32_t m = sc_node(s, map)->first; m != MTX_JSON_NONE; m = sc_node(s, m)->next) {
+      if (mtx_json_get_n(s->j, v, s->j->pool + sc_node(s, m)->key, sc_node(s, m)->n_key) == MTX_JSON_NONE) continue;
+      const bool list = sc_node(s, m)->kind == MTX_JSON_ARRAY;
+      if (!list && !sc_holds(s, v, m, depth + 1)) return false;
+      for (uint32_t k = list ? sc_node(s, m)->first : MTX_JSON_NONE; k != MTX_JSON_NONE; k = sc_node(s, k)->next)
+        if (mtx_json_get_n(s->j, v, sc_text(s, k), sc_node(s, k)->n_text) == MTX_JSON_NONE) return false;
+    }
+  }
   return true;
 }
 
@@ -94,7 +114,7 @@ static bool holds_object(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
       }
     if (!known && extra != MTX_JSON_NONE && !sc_holds(s, i, extra, depth + 1)) return false;
   }
-  return true;
+  return holds_dependent(s, v, schema, depth);
 }
 
 static bool holds_combined(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
@@ -117,9 +137,11 @@ bool sc_holds(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
   const uint8_t kind = sc_node(s, schema)->kind;
   if (s->b->code || depth > MAX_DEPTH || kind == MTX_JSON_TRUE) return true;
   if (kind != MTX_JSON_OBJECT) return false;
-  uint32_t ref = sc_get(s, schema, "$ref");
-  if (ref != MTX_JSON_NONE) {
-    uint32_t target = sc_resolve(s, ref);
+  static const char *const refs[] = {"$ref", "$dynamicRef"};
+  for (int i = 0; i < 2; i++) {
+    const uint32_t ref = sc_get(s, schema, refs[i]);
+    if (ref == MTX_JSON_NONE) continue;
+    const uint32_t target = sc_resolve(s, ref);
     if (target == MTX_JSON_NONE || !sc_holds(s, v, target, depth + 1)) return false;
     if (s->draft7) return true;
   }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define MAX_REF_CHAIN 64
+#define MAX_FLAT 600
 
 void sc_add(mtx_sc *s, sc_conj *c, uint32_t part) {
   for (uint32_t i = 0; i < c->n; i++)
@@ -21,22 +22,57 @@ typedef struct {
 } flat;
 
 typedef struct {
-  flat v[256];
+  flat v[MAX_FLAT];
   int n;
 } flat_list;
 
-static void flat_add(mtx_sc *s, flat_list *l, uint32_t node, int from) {
+static void flat_add(mtx_sc *s, flat_list *l, uint32_t part, int from) {
   for (int i = from, k = 0; i >= 0; i = l->v[i].from, k++)
-    if (l->v[i].part == SC_PART(node, SC_ALL) || k > MAX_REF_CHAIN) {
-      sc_fail(s, MTX_EFORMAT, node, "$ref leads back to itself without any content");
+    if (l->v[i].part == part || k > MAX_REF_CHAIN) {
+      sc_fail(s, MTX_EFORMAT, SC_NODE(part), "$ref leads back to itself without any content");
       return;
     }
   for (int i = 0; i < l->n; i++)
-    if (l->v[i].part == SC_PART(node, SC_ALL)) return;
-  if (l->n == 256)
-    sc_fail(s, MTX_ELIMIT, node, "too many schemas apply to one value");
+    if (l->v[i].part == part) return;
+  if (l->n == MAX_FLAT)
+    sc_fail(s, MTX_ELIMIT, SC_NODE(part), "too many schemas apply to one value");
   else
-    l->v[l->n++] = (flat){SC_PART(node, SC_ALL), from};
+    l->v[l->n++] = (flat){part, from};
+}
+
+// not, if and dependentSchemas of a node, as far as they can be enforced.
+static void flat_conditions(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
+  static const char *const depending[] = {"dependentSchemas", "dependencies"};
+  static const char too_large[] = "the schema is too large for it";
+  const uint32_t node = SC_NODE(l->v[i].part), no = sc_get(s, node, "not"), cond = sc_get(s, node, "if");
+  const bool on = s->b->with_cases;
+  if (no != MTX_JSON_NONE) {
+    if (!on && sc_negation(s, SC_PART(no, SC_NOT), 0, NULL) > 1)
+      sc_unenforced(s, no, "not", too_large);
+    else if (sc_negation(s, SC_PART(no, SC_NOT), 0, NULL) < 0)
+      sc_unenforced(s, no, "not", "the opposite of this schema cannot be said");
+    else
+      flat_add(s, l, SC_PART(no, SC_NOT), i);
+  }
+  if (cond != MTX_JSON_NONE && (sc_get(s, node, "then") != MTX_JSON_NONE || sc_get(s, node, "else") != MTX_JSON_NONE)) {
+    if (!on)
+      sc_unenforced(s, cond, "if", too_large);
+    else if (sc_negation(s, SC_PART(cond, SC_NOT), 0, NULL) < 0)
+      sc_unenforced(s, cond, "if", "the opposite of this condition cannot be said; use anyOf");
+    else
+      sc_add(s, out, SC_PART(node, SC_IF));
+  }
+  for (int k = 0; k < 2; k++) {
+    const uint32_t map = sc_get(s, node, depending[k]);
+    if (map == MTX_JSON_NONE || sc_node(s, map)->kind != MTX_JSON_OBJECT) continue;
+    for (uint32_t m = sc_node(s, map)->first; m != MTX_JSON_NONE; m = sc_node(s, m)->next) {
+      if (sc_node(s, m)->kind == MTX_JSON_ARRAY) continue;
+      if (on)
+        sc_add(s, out, SC_PART(m, SC_DEPENDS));
+      else
+        sc_unenforced(s, map, depending[k], too_large);
+    }
+  }
 }
 
 static void flat_node(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
@@ -57,27 +93,49 @@ static void flat_node(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
     if (ref == MTX_JSON_NONE) continue;
     uint32_t target = sc_resolve(s, ref);
     if (target == MTX_JSON_NONE) return;
-    flat_add(s, l, target, i);
+    flat_add(s, l, SC_PART(target, SC_ALL), i);
     if (s->draft7) return;
   }
   uint32_t all = sc_get(s, node, "allOf");
   if (all != MTX_JSON_NONE)
-    for (uint32_t k = sc_node(s, all)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next) flat_add(s, l, k, i);
+    for (uint32_t k = sc_node(s, all)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next) flat_add(s, l, SC_PART(k, SC_ALL), i);
   sc_add(s, out, SC_PART(node, SC_BASE));
   if (sc_get(s, node, "anyOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ANY));
   if (sc_get(s, node, "oneOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ONE));
+  flat_conditions(s, l, i, out);
+}
+
+static void flat_negation(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
+  const uint32_t part = l->v[i].part;
+  sc_conj way = {.n = 0};
+  const int n = sc_negation(s, part, 0, &way);
+  if (n == 0) out->never = true;
+  if (n > 1) sc_add(s, out, part);
+  for (uint32_t k = 0; k < way.n && n == 1; k++) {
+    const uint32_t kind = SC_KIND(way.v[k]);
+    if (kind == SC_ALL || kind == SC_NOT)
+      flat_add(s, l, way.v[k], i);
+    else
+      sc_add(s, out, way.v[k]);
+  }
 }
 
 void sc_flatten(mtx_sc *s, sc_conj *c) {
   flat_list l = {.n = 0};
   sc_conj out = {.never = c->never};
   for (uint32_t i = 0; i < c->n; i++) {
-    if ((c->v[i] & 3) == SC_ALL)
-      flat_add(s, &l, SC_NODE(c->v[i]), -1);
+    const uint32_t kind = SC_KIND(c->v[i]);
+    if (kind == SC_ALL || kind == SC_NOT || kind == SC_OTHER)
+      flat_add(s, &l, c->v[i], -1);
     else
       sc_add(s, &out, c->v[i]);
   }
-  for (int i = 0; i < l.n && !s->b->code; i++) flat_node(s, &l, i, &out);
+  for (int i = 0; i < l.n && !s->b->code; i++) {
+    if (SC_KIND(l.v[i].part) == SC_ALL)
+      flat_node(s, &l, i, &out);
+    else
+      flat_negation(s, &l, i, &out);
+  }
   *c = out;
 }
 

@@ -67,7 +67,7 @@ static mtx_gx number_literal(mtx_sc *s, const char *p, size_t n) {
 static mtx_gx object_in_any_order(mtx_sc *s, uint32_t value) {
   mtx_gb *b = s->b;
   gb_item items[GR_SET_BITS];
-  gr_set set = {.max = UINT32_MAX, .any_order = true};
+  gr_set set = {.max = UINT32_MAX};
   uint32_t n = 0;
   for (uint32_t i = sc_node(s, value)->first; i != MTX_JSON_NONE && !b->code; i = sc_node(s, i)->next, n++) {
     items[n] = (gb_item){mtx_gb_rule(b, "member", 6), (int32_t)n};

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Numbers of a schema: bounds and multiples are decided digit by digit (decimal.c).
+#include <string.h>
+
+#include "grammar/regex.h"
 #include "grammar/schema.h"
 
 mtx_gx sc_free_number(mtx_sc *s, bool integer) {
@@ -48,6 +51,9 @@ static void gather_bounds(mtx_sc *s, uint32_t part, mtx_number_range *r) {
   for (int i = 0; i < 2; i++) {
     uint32_t n = sc_keyword(s, part, keys[i].key), x = sc_keyword(s, part, keys[i].exclusive);
     // draft-04 had true and false here
+    const uint32_t no = sc_negated(s, part, keys[i].key), no_x = sc_negated(s, part, keys[i].exclusive);
+    if (no != MTX_JSON_NONE) take_bound(s, r, no, -keys[i].side, true);
+    if (no_x != MTX_JSON_NONE) take_bound(s, r, no_x, -keys[i].side, false);
     bool flag = x != MTX_JSON_NONE && (sc_node(s, x)->kind == MTX_JSON_TRUE || sc_node(s, x)->kind == MTX_JSON_FALSE);
     if (n != MTX_JSON_NONE) take_bound(s, r, n, keys[i].side, flag && sc_node(s, x)->kind == MTX_JSON_TRUE);
     if (x != MTX_JSON_NONE && !flag) take_bound(s, r, x, keys[i].side, true);
@@ -77,15 +83,78 @@ static mtx_cdfa *with_multiples(mtx_sc *s, const sc_conj *c, mtx_cdfa *d, bool i
   return d;
 }
 
-mtx_gx sc_number(mtx_sc *s, const sc_conj *c, bool integer) {
+typedef struct {
+  mtx_cdfa *d;  // NULL: failed
+  bool integer;
+} exclusion;
+
+static void subtract(exclusion *e, mtx_cdfa *x) {
+  mtx_cdfa *left = e->d && x ? mtx_cdfa_minus(e->d, x) : NULL;
+  mtx_cdfa_free(e->d);
+  mtx_cdfa_free(x);
+  e->d = left;
+}
+
+static void exclude(mtx_sc *s, uint32_t value, void *ctx) {
+  exclusion *e = ctx;
+  mtx_number_range r = {.integer = e->integer, .has_lo = true, .has_hi = true};
+  if (sc_node(s, value)->kind != MTX_JSON_NUMBER || !mtx_decimal_read(sc_text(s, value), sc_node(s, value)->n_text, &r.lo)) return;
+  r.hi = r.lo;
+  if (e->d) subtract(e, mtx_number_range_cdfa(&r));
+}
+
+static mtx_cdfa *texts_of(const char *pattern) {
+  mtx_regex re;
+  mtx_err err;
+  if (mtx_regex_parse(pattern, strlen(pattern), &re, &err)) return NULL;
+  mtx_cdfa *d = mtx_regex_cdfa(&re);
+  mtx_regex_fini(&re);
+  return d;
+}
+
+// Takes out what conditions exclude: single values, multiples, whole numbers.
+static mtx_cdfa *without_excluded(mtx_sc *s, const sc_conj *c, mtx_cdfa *d, uint32_t types) {
+  exclusion e = {d, !(types & SC_NUM)};
+  if (!(types & SC_INT)) {  // and what a double does not tell from a whole number
+    mtx_cdfa *x = texts_of("^-?[0-9]{1,9}[.][0-9]{1,6}$"), *both = x ? mtx_cdfa_and(d, x) : NULL;
+    mtx_cdfa_free(x);
+    mtx_cdfa_free(d);
+    e.d = both;
+    subtract(&e, texts_of("[.]0+$"));
+  }
+  for (uint32_t i = 0; i < c->n && e.d; i++) {
+    const uint32_t n = sc_negated(s, c->v[i], "multipleOf");
+    mtx_decimal m;
+    sc_each_excluded(s, c->v[i], exclude, &e);
+    if (n == MTX_JSON_NONE || !e.d) continue;
+    mtx_cdfa *mult = mtx_decimal_read(sc_text(s, n), sc_node(s, n)->n_text, &m) && !m.negative && m.n_int + m.n_frac ? mtx_number_multiple_cdfa(&m, e.integer) : NULL;
+    if (mult)
+      subtract(&e, mult);
+    else
+      sc_unenforced(s, n, "multipleOf", "deciding it digit by digit needs too many states");
+  }
+  if (!e.d) sc_fail(s, MTX_ELIMIT, SC_NODE(c->v[0]), "the numbers allowed here need too many states");
+  return e.d;
+}
+
+static void note_number(mtx_sc *s, uint32_t value, void *any) { *(bool *)any |= sc_node(s, value)->kind == MTX_JSON_NUMBER; }
+
+mtx_gx sc_number(mtx_sc *s, const sc_conj *c, uint32_t types) {
+  const bool integer = !(types & SC_NUM);
   mtx_number_range r = {.integer = integer};
-  bool multiple = false;
+  bool decided = !(types & SC_INT);  // digit by digit
   for (uint32_t i = 0; i < c->n; i++) {
     gather_bounds(s, c->v[i], &r);
-    multiple |= sc_keyword(s, c->v[i], "multipleOf") != MTX_JSON_NONE;
+    decided |= sc_keyword(s, c->v[i], "multipleOf") != MTX_JSON_NONE || sc_negated(s, c->v[i], "multipleOf") != MTX_JSON_NONE;
+    sc_each_excluded(s, c->v[i], note_number, &decided);
   }
-  if (!r.has_lo && !r.has_hi && !multiple) return sc_free_number(s, integer);
+  if (!r.has_lo && !r.has_hi && !decided) return sc_free_number(s, integer);
   mtx_cdfa *d = with_multiples(s, c, mtx_number_range_cdfa(&r), integer);
+  if (d && decided) d = without_excluded(s, c, d, types);
+  if (s->b->code) {
+    mtx_cdfa_free(d);
+    return MTX_GX_NEVER;
+  }
   if (d && mtx_cdfa_is_empty(d)) {
     mtx_cdfa_free(d);
     return MTX_GX_NEVER;

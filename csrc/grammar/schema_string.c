@@ -87,17 +87,35 @@ typedef struct {
   uint32_t n;                  // patterns and formats
   struct {
     uint32_t node;
-    const char *text;
+    const char *text;          // NULL: the values of an enum or const, the keyword's node
     size_t len;
+    bool negated;
   } re[2 * SC_MAX_PARTS];
   const sc_format *format;     // of the last of them
 } string_rules;
 
-static void add_rule(string_rules *r, uint32_t node, const char *text, size_t len) {
+static void add_rule(string_rules *r, uint32_t node, const char *text, size_t len, bool negated) {
   if (r->n == sizeof r->re / sizeof *r->re) return;
   r->re[r->n].node = node;
   r->re[r->n].text = text;
+  r->re[r->n].negated = negated;
   r->re[r->n++].len = len;
+}
+
+static void note_string(mtx_sc *s, uint32_t value, void *any) { *(bool *)any |= sc_node(s, value)->kind == MTX_JSON_STRING; }
+
+// What conditions say of the text.
+static void gather_negated(mtx_sc *s, uint32_t part, string_rules *r) {
+  const uint32_t p = sc_negated(s, part, "pattern"), f = sc_negated(s, part, "format");
+  bool excludes = false;
+  sc_negated_counts(s, part, "minLength", "maxLength", &r->min, &r->max);
+  if (p != MTX_JSON_NONE) add_rule(r, p, sc_text(s, p), sc_node(s, p)->n_text, true);
+  if (f != MTX_JSON_NONE) {
+    const char *text = sc_find_format(sc_text(s, f))->pattern;
+    add_rule(r, f, text, strlen(text), true);
+  }
+  sc_each_excluded(s, part, note_string, &excludes);
+  if (excludes) add_rule(r, SC_NODE(part), NULL, 0, true);
 }
 
 static void gather_string(mtx_sc *s, const sc_conj *c, string_rules *r) {
@@ -108,19 +126,54 @@ static void gather_string(mtx_sc *s, const sc_conj *c, string_rules *r) {
     uint32_t min = sc_count(s, c->v[i], "minLength", 0), max = sc_count(s, c->v[i], "maxLength", UINT32_MAX);
     if (min > r->min) r->min = min;
     if (max < r->max) r->max = max;
+    gather_negated(s, c->v[i], r);
     uint32_t p = sc_keyword(s, c->v[i], "pattern"), f = sc_keyword(s, c->v[i], "format");
     if (p != MTX_JSON_NONE && sc_node(s, p)->kind == MTX_JSON_STRING)
-      add_rule(r, p, sc_text(s, p), sc_node(s, p)->n_text);
+      add_rule(r, p, sc_text(s, p), sc_node(s, p)->n_text, false);
     else if (p != MTX_JSON_NONE)
       sc_fail(s, MTX_EFORMAT, p, "pattern must be a string");
     if (f != MTX_JSON_NONE && sc_node(s, f)->kind == MTX_JSON_STRING) {
       r->format = sc_find_format(sc_text(s, f));
       if (r->format)
-        add_rule(r, f, r->format->pattern, strlen(r->format->pattern));
+        add_rule(r, f, r->format->pattern, strlen(r->format->pattern), false);
       else
         sc_unenforced(s, f, "format", "this format is not known");
     }
   }
+}
+
+typedef struct {
+  const char **text;
+  size_t *len, n;
+} word_list;
+
+static void add_word(mtx_sc *s, uint32_t value, void *ctx) {
+  word_list *w = ctx;
+  if (sc_node(s, value)->kind != MTX_JSON_STRING) return;
+  w->text[w->n] = sc_text(s, value);
+  w->len[w->n++] = sc_node(s, value)->n_text;
+}
+
+static mtx_cdfa *words_cdfa(mtx_sc *s, uint32_t node) {
+  const size_t most = sc_node(s, node)->n_kids + 1;
+  word_list w = {malloc(most * sizeof *w.text), malloc(most * sizeof *w.len), 0};
+  mtx_cdfa *d = NULL;
+  if (w.text && w.len) {
+    sc_each_excluded(s, SC_PART(node, SC_NEG), add_word, &w);
+    d = mtx_cdfa_words(w.text, w.len, w.n);
+  }
+  free(w.text);
+  free(w.len);
+  return d;
+}
+
+static mtx_cdfa *rule_cdfa(mtx_sc *s, const string_rules *r, uint32_t i) {
+  mtx_regex re;
+  if (!r->re[i].text) return words_cdfa(s, r->re[i].node);
+  if (!parse_pattern(s, r->re[i].node, r->re[i].text, r->re[i].len, &re)) return NULL;
+  mtx_cdfa *d = mtx_regex_cdfa(&re);
+  mtx_regex_fini(&re);
+  return d;
 }
 
 // All patterns and formats together; NULL with *ok when there are none.
@@ -128,21 +181,16 @@ static mtx_cdfa *content_cdfa(mtx_sc *s, const string_rules *r, bool *ok) {
   mtx_cdfa *d = NULL;
   *ok = true;
   for (uint32_t i = 0; i < r->n && *ok; i++) {
-    mtx_regex re;
-    if (!parse_pattern(s, r->re[i].node, r->re[i].text, r->re[i].len, &re)) {
-      *ok = false;
-      break;
-    }
-    mtx_cdfa *x = mtx_regex_cdfa(&re), *both = x && d ? mtx_cdfa_and(d, x) : NULL;
-    mtx_regex_fini(&re);
-    *ok = x && (!d || both);
-    if (d || !*ok) {
-      mtx_cdfa_free(d);
-      if (x != both) mtx_cdfa_free(x);
-      d = both;
+    mtx_cdfa *x = rule_cdfa(s, r, i), *left = d;
+    if (!left && r->re[i].negated) left = mtx_cdfa_any();
+    if (left) {
+      d = x ? r->re[i].negated ? mtx_cdfa_minus(left, x) : mtx_cdfa_and(left, x) : NULL;
+      mtx_cdfa_free(left);
+      mtx_cdfa_free(x);
     } else {
       d = x;
     }
+    *ok = d != NULL;
   }
   return d;
 }
@@ -260,7 +308,7 @@ mtx_gx sc_string(mtx_sc *s, const sc_conj *c) {
   gather_string(s, c, &r);
   if (s->b->code) return MTX_GX_NEVER;
   if (r.n == 0) return counted_string(s, r.min, r.max);
-  if (r.n == 1 && r.min == 0 && r.max == UINT32_MAX) {
+  if (r.n == 1 && !r.re[0].negated && r.min == 0 && r.max == UINT32_MAX) {
     if (r.format && r.format->max) return quoted(s, sc_host_format(s, r.format));
     mtx_regex re;
     mtx_gx x;

@@ -30,21 +30,44 @@ static uint32_t type_keyword(mtx_sc *s, uint32_t type) {
   return bits;
 }
 
-static uint32_t implied_types(const mtx_sc *s, uint32_t part) {
-  static const struct {
-    const char *key;
-    uint32_t bits;
-  } keys[] = {{"properties", SC_OBJ},       {"required", SC_OBJ},         {"additionalProperties", SC_OBJ},
+static const struct {
+  const char *key;
+  uint32_t bits;
+} keys[] = {{"properties", SC_OBJ},       {"required", SC_OBJ},         {"additionalProperties", SC_OBJ},
               {"patternProperties", SC_OBJ}, {"minProperties", SC_OBJ},    {"maxProperties", SC_OBJ},
               {"propertyNames", SC_OBJ},     {"items", SC_ARR},            {"prefixItems", SC_ARR},
-              {"minItems", SC_ARR},          {"maxItems", SC_ARR},         {"pattern", SC_STR},
+              {"minItems", SC_ARR},          {"maxItems", SC_ARR},         {"contains", SC_ARR},
+  {"uniqueItems", SC_ARR},       {"dependentRequired", SC_OBJ}, {"dependentSchemas", SC_OBJ}, {"pattern", SC_STR},
               {"minLength", SC_STR},         {"maxLength", SC_STR},        {"format", SC_STR},
               {"minimum", SC_INT | SC_NUM},  {"maximum", SC_INT | SC_NUM}, {"exclusiveMinimum", SC_INT | SC_NUM},
               {"exclusiveMaximum", SC_INT | SC_NUM}, {"multipleOf", SC_INT | SC_NUM}};
+
+static uint32_t types_of_keyword(const char *key) {
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    if (!strcmp(keys[i].key, key)) return keys[i].bits;
+  return 0;
+}
+
+static uint32_t implied_types(const mtx_sc *s, uint32_t part) {
   uint32_t bits = 0;
   for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
     if (sc_keyword(s, part, keys[i].key) != MTX_JSON_NONE) bits |= keys[i].bits;
   return bits;
+}
+
+// Types that a part of a condition leaves.
+static uint32_t condition_types(mtx_sc *s, uint32_t part) {
+  const uint32_t type = sc_negated(s, part, "type");
+  switch (SC_KIND(part)) {
+    case SC_HAS:
+    case SC_HASNOT:
+    case SC_WITHOUT: return SC_OBJ;
+    case SC_NEG: break;
+    default: return SC_EVERY;
+  }
+  if (type != MTX_JSON_NONE) return SC_EVERY & ~type_keyword(s, type);
+  const uint32_t bits = types_of_keyword(s->j->pool + sc_node(s, SC_NODE(part))->key);
+  return bits ? bits : SC_EVERY;
 }
 
 uint32_t sc_types(mtx_sc *s, const sc_conj *c) {
@@ -58,20 +81,9 @@ uint32_t sc_types(mtx_sc *s, const sc_conj *c) {
       bits &= b;
       said = true;
     }
-    uint32_t no = sc_keyword(s, c->v[i], "not");
-    if (no != MTX_JSON_NONE && sc_node(s, no)->kind == MTX_JSON_OBJECT && sc_node(s, no)->n_kids == 1 &&
-        sc_get(s, no, "type") != MTX_JSON_NONE)
-      bits &= ~type_keyword(s, sc_get(s, no, "type"));
+    bits &= condition_types(s, c->v[i]);
     implied |= implied_types(s, c->v[i]);
   }
   if (!said && implied && !s->opts.open_types) bits &= implied;
   return bits;
-}
-
-void sc_warn_types(mtx_sc *s, const sc_conj *c, uint32_t bits) {
-  if (!(bits & SC_NUM) || (bits & SC_INT)) return;
-  for (uint32_t i = 0; i < c->n; i++) {
-    uint32_t no = sc_keyword(s, c->v[i], "not");
-    if (no != MTX_JSON_NONE) sc_unenforced(s, no, "not", "integers are not kept from where numbers may come");
-  }
 }

@@ -148,6 +148,12 @@ static const mask_case cases[] = {
     {"contact with formats",
      OBJECT("\"email\":{\"type\":\"string\",\"format\":\"email\"},\"host\":{\"type\":\"string\",\"format\":\"hostname\"}", "\"email\",\"host\""),
      "{\"email\": \"someone.at.home@mail.example-company.co.uk\", \"host\": \"build-server.internal.example.org\"}", false},
+    {"payment with conditions",
+     "{\"type\":\"object\",\"properties\":{\"kind\":{\"enum\":[\"card\",\"cash\",\"transfer\"]},\"number\":" STR ",\"iban\":" STR ",\"tags\":{\"type\":\"array\",\"items\":{\"enum\":[\"new\",\"late\",\"large\"]},\"uniqueItems\":true},"
+     "\"note\":{\"type\":\"string\",\"not\":{\"enum\":[\"\",\"none\"]}}},\"required\":[\"kind\"],\"additionalProperties\":false,\"dependentRequired\":{\"note\":[\"tags\"]},\"allOf\":["
+     "{\"if\":{\"properties\":{\"kind\":{\"const\":\"card\"}}},\"then\":{\"required\":[\"number\"]},\"else\":{\"properties\":{\"number\":false}}},"
+     "{\"if\":{\"properties\":{\"kind\":{\"const\":\"transfer\"}}},\"then\":{\"required\":[\"iban\"]}}]}",
+     "{\"kind\": \"card\", \"number\": \"the number on the card\", \"note\": \"a note that is not none\", \"tags\": [\"late\", \"new\"]}", false},
     {"one of three tools",
      "{\"anyOf\":["
      OBJECT("\"name\":{\"const\":\"run_command\"},\"arguments\":" OBJECT("\"command\":{\"type\":\"array\",\"items\":" STR ",\"minItems\":1},\"cwd\":" STR ",\"timeout_ms\":{\"type\":\"integer\"}", "\"command\""), "\"name\",\"arguments\"") ","

@@ -255,6 +255,13 @@ static void test_schema_masks(mtx_vocab_trie *t) {
       "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"a[bc]{2}0\"}}",
       "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[a-c0-9_-]{1,64}$\"}}",
       "{\"anyOf\":[{\"type\":\"string\",\"pattern\":\"^ab\"},{\"type\":\"integer\"},{\"enum\":[\"abc\",\"aaaa\"]}]}",
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[\"b\",\"c\"]},\"b\":{\"type\":\"string\"}},\"required\":[\"a\"],\"additionalProperties\":false,"
+      "\"if\":{\"properties\":{\"a\":{\"const\":\"b\"}}},\"then\":{\"required\":[\"b\"]},\"else\":{\"not\":{\"required\":[\"b\"]}}}",
+      "{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1},\"b\":{\"const\":2},\"c\":{\"const\":3},\"ab\":{\"const\":4}},\"maxProperties\":3,\"additionalProperties\":false,"
+      "\"dependentRequired\":{\"a\":[\"b\"],\"b\":[\"c\"],\"ab\":[\"a\"]}}",
+      "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"ab\",\"abc\",\"b\"]},\"uniqueItems\":true,\"minItems\":2,\"maxItems\":3}",
+      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"not\":{\"enum\":[\"ab\",\"abc\"]}},\"contains\":{\"const\":\"a\"},\"minContains\":2,\"maxItems\":4}",
+      "{\"type\":\"string\",\"format\":\"hostname\"}",
   };
   for (size_t i = 0; i < 2 * (sizeof schemas / sizeof *schemas); i++) {
     const char *schema = schemas[i / 2];

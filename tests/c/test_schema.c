@@ -110,11 +110,12 @@ static void test_refused(void) {
 static void test_unenforced(void) {
   static const char *const cases[][2] = {
       {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
-      {"{\"type\":\"string\",\"not\":{\"const\":\"x\"}}", "not"},
-      {"{\"type\":\"array\",\"contains\":{}}", "contains"},
-      {"{\"type\":\"integer\",\"if\":{\"minimum\":3},\"then\":{\"maximum\":5}}", "if"},
-      {"{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "oneOf"},
-      {"{\"type\":\"object\",\"dependentRequired\":{\"a\":[\"b\"]}}", "dependentRequired"},
+      {"{\"type\":\"array\",\"not\":{\"items\":{\"const\":\"x\"}}}", "not"},
+      {"{\"type\":\"array\",\"not\":{\"const\":[1]}}", "not"},
+      {"{\"type\":\"array\",\"contains\":{\"items\":{\"const\":1}},\"maxContains\":2}", "maxContains"},
+      {"{\"type\":\"array\",\"contains\":{\"const\":1},\"minContains\":500}", "contains"},
+      {"{\"type\":\"array\",\"if\":{\"items\":{\"const\":1}},\"then\":{\"maxItems\":5}}", "if"},
+      {"{\"type\":\"array\",\"oneOf\":[{\"items\":{\"const\":1}},{\"items\":{\"minimum\":1}}]}", "oneOf"},
       {"{\"type\":\"string\",\"format\":\"colour\"}", "format"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -127,6 +128,21 @@ static void test_unenforced(void) {
     CHECK(compile(cases[i][0], true, &g, &err) == MTX_EUNSUPPORTED && strstr(err.msg, cases[i][1]), "strict %s: %s", cases[i][0], err.msg);
     mtx_grammar_unref(g);
   }
+}
+
+// What is required, and so comes in order, is what the schema requires whatever comes.
+static void test_conditions_keep_no_order(void) {
+  static const char schema[] = "{\"type\":\"object\",\"properties\":{\"kind\":{\"enum\":[\"a\",\"b\"]},\"size\":{\"type\":\"integer\"},\"note\":{\"type\":\"integer\"}},"
+                               "\"required\":[\"kind\",\"note\"],\"if\":{\"properties\":{\"kind\":{\"const\":\"a\"}}},\"then\":{\"required\":[\"size\"]},\"additionalProperties\":false}";
+  static const char *const cases[][2] = {
+      {"{\"kind\":\"a\",\"note\":1,\"size\":2}", "complete"}, {"{\"size\":2,\"kind\":\"a\",\"note\":1}", "complete"},
+      {"{\"kind\":\"b\",\"note\":1}", "complete"},            {"{\"note\":1,\"kind\":\"b\"}", "no"},
+      {"{\"kind\":\"a\",\"note\":1}", "no"}};
+  mtx_grammar *g = NULL;
+  mtx_err err;
+  CHECK(!compile(schema, true, &g, &err), "%s", err.msg);
+  for (size_t i = 0; g && i < sizeof cases / sizeof *cases; i++) CHECK(!strcmp(match(g, cases[i][0]), cases[i][1]), "%s", cases[i][0]);
+  mtx_grammar_unref(g);
 }
 
 // ---- limits ---------------------------------------------------------------------------------
@@ -198,6 +214,32 @@ static void test_bounds(void) {
   bounded("pattern bomb", "{\"type\":\"string\",\"pattern\":\"(((a{1,100}){1,100}){1,100}){1,100}\"}");
   bounded("pattern bomb, anchored", "{\"type\":\"string\",\"pattern\":\"^(((a{1,100}){1,100}){1,100}){1,100}$\"}");
   bounded("subset bomb", "{\"type\":\"string\",\"pattern\":\"(a|b)*a(a|b){18}\"}");
+}
+
+// Conditions that make too many cases are warned of; the rest of the schema is held to.
+static void test_many_cases(void) {
+  static const char *const parts[][2] = {
+      {"{\"if\":{\"required\":[\"a%d\"]},\"then\":{\"required\":[\"b\"]}}", "if"},
+      {"{\"not\":{\"required\":[\"a%d\",\"b\"]}}", "not"},
+      {"{\"oneOf\":[{\"required\":[\"a%d\"]},{\"required\":[\"b\"]}]}", "oneOf"},
+      {"{\"dependentSchemas\":{\"a%d\":{\"required\":[\"b\"]}}}", "dependentSchemas"}};
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    char *s = repeat("{\"type\":\"object\",\"properties\":{\"b\":{\"const\":1}},\"allOf\":[", parts[i][0], i == 2 ? 7 : 24, ",", "]}");
+    mtx_grammar *g = NULL;
+    mtx_err err;
+    double t = now_ms();
+    CHECK(!compile(s, false, &g, &err), "%s: %s", parts[i][1], err.msg);
+    printf("%-24s %7.1f ms %9zu bytes %zu warnings\n", parts[i][1], now_ms() - t, g ? mtx_grammar_size_bytes(g) : 0, g ? mtx_grammar_n_warnings(g) : 0);
+    if (g) {
+      bool named = false;
+      for (size_t w = 0; w < mtx_grammar_n_warnings(g); w++) named |= !strncmp(mtx_grammar_get_warning(g, w), parts[i][1], strlen(parts[i][1]));
+      CHECK(named || i == 2, "%s", s);
+      CHECK(mtx_grammar_size_bytes(g) < 50u << 20);
+      CHECK(!strcmp(match(g, "{\"b\":2"), "no"));
+    }
+    mtx_grammar_unref(g);
+    free(s);
+  }
 }
 
 static size_t size_of(const char *schema) {
@@ -344,6 +386,8 @@ int main(int argc, char **argv) {
   test_texts();
   test_refused();
   test_unenforced();
+  test_conditions_keep_no_order();
+  test_many_cases();
   test_bounds();
   test_counts_are_not_unrolled();
   return check_report();
