@@ -2,14 +2,19 @@
 # SPDX-License-Identifier: MIT
 # Runs every test program and adds up their counts. A program that prints no
 # count, or exits with an error and no failure counted, counts as one failure:
-# nothing that did not run looks green. Last line: "N passed, N failed".
+# nothing that did not run looks green. A test that leaves something in its TMPDIR
+# fails. Last line: "N passed, N failed".
 # TESTS=c runs only the C programs, TESTS=kern only those of the kernels; RUNNER
 # is put before a C program (an emulator for another CPU).
 cd "$(dirname "$0")/.." || exit 1
 : "${BUILD:=build}" "${LUA:=lua5.4}" "${TESTS:=all}" "${RUNNER:=}"
 passed=0 failed=0
-out=$(mktemp) || exit 1
-trap 'rm -f "$out"' EXIT
+tmp=$(mktemp -d) || exit 1
+trap 'rm -rf "$tmp"' EXIT
+chmod 755 "$tmp"  # a test's proxy may run as another user
+out=$tmp/out
+export TMPDIR="$tmp/left"
+mkdir "$TMPDIR"
 
 run() { # run NAME COMMAND...
   name=$1; shift
@@ -19,6 +24,10 @@ run() { # run NAME COMMAND...
   p=${line%% *}; f=${line#*, }; f=${f%% *}
   if [ -z "$line" ] || { [ "$p" = 0 ] && [ "$f" = 0 ]; }; then p=0 f=1; fi
   if [ "$rc" != 0 ] && [ "$f" = 0 ]; then f=1; fi
+  if [ -n "$(ls -A "$TMPDIR")" ]; then
+    { echo "left in TMPDIR:"; ls -A "$TMPDIR"; } >>"$out"
+    rm -rf "$TMPDIR"; mkdir "$TMPDIR"; f=$((f + 1))
+  fi
   passed=$((passed + p)) failed=$((failed + f))
   printf '%-40s %6d passed %4d failed  %3ds\n' "$name" "$p" "$f" $(($(date +%s) - start))
   if [ "$f" != 0 ]; then grep -v '^ok' "$out" | tail -40; fi

@@ -14,7 +14,7 @@
 typedef struct {
   mtx_model *model;
   mtx_tok *tok;
-  char path[40];
+  char path[TEMP_PATH];
 } fixture;
 
 static inline bool fixture_open(fixture *f, const chain *c) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "gguf/write.h"
+#include "temp.h"
 
 enum { CHAIN_DIM = 128 };  // tokens at most, and width of the model
 
@@ -65,8 +66,8 @@ static inline int chain_gpt2_text(const chain *c, int id, char *dst) {
   return n;
 }
 
-// Writes the model to a new file; path gets its name (at least 32 bytes). False with a message on stderr.
-static inline bool chain_write(const chain *c, char *path) {
+// Writes the model to a new file. False with a message on stderr.
+static inline bool chain_write(const chain *c, char path[TEMP_PATH]) {
   enum { D = CHAIN_DIM };
   static float unit[D * D], out[D * D], zero[D * D], ones[D];
   static char texts[D][64];
@@ -107,10 +108,8 @@ static inline bool chain_write(const chain *c, char *path) {
   for (int i = 0; ok && i < 3; i++) ok = !mtx_gguf_add(w, (mtx_str){rows[i], strlen(rows[i])}, 0, 1, row, ones, sizeof ones, &err);
   ok = ok && !mtx_gguf_add(w, (mtx_str){"token_embd.weight", 17}, 0, 2, square, unit, sizeof unit, &err) &&
        !mtx_gguf_add(w, (mtx_str){"output.weight", 13}, 0, 2, square, out, sizeof out, &err);
-  strcpy(path, "/tmp/mtx-chain-XXXXXX");
-  int fd = mkstemp(path);
-  if (fd >= 0) close(fd);
-  ok = ok && fd >= 0 && !mtx_gguf_write(w, path, &err);
+  temp_path(path);
+  ok = ok && !mtx_gguf_write(w, path, &err);
   if (!ok) fprintf(stderr, "chain model: %s %s\n", err.key, err.msg);
   mtx_gguf_writer_free(w);
   return ok;

@@ -17,6 +17,7 @@
 
 #include "base/sha256.h"
 #include "gguf/gguf.h"
+#include "temp.h"
 
 #define GOLDEN_ARCH "tests/golden/arch"
 
@@ -143,22 +144,19 @@ fail:
   return NULL;
 }
 
-// Writes the model `name` to a new file; path gets its name (at least 32 bytes). False
-// with a message on stderr.
-static inline bool golden_arch_write(const golden_model *models, int n_models, const char *name, char *path) {
-  int at = 0;
-  while (at < n_models && strcmp(models[at].name, name)) at++;
-  uint8_t *bytes = at < n_models ? golden_arch_make(&models[at]) : NULL;
-  if (!bytes) {
-    fprintf(stderr, "%s is missing\n", name);
-    return false;
-  }
-  strcpy(path, "/tmp/mtx-golden-XXXXXX");
-  int fd = mkstemp(path);
-  bool ok = fd >= 0 && write(fd, bytes, models[at].n_bytes) == (ssize_t)models[at].n_bytes;
-  if (fd >= 0) close(fd);
+static inline const golden_model *golden_arch_find(const golden_model *models, int n_models, const char *name) {
+  for (int i = 0; i < n_models; i++)
+    if (strcmp(models[i].name, name) == 0) return &models[i];
+  return NULL;
+}
+
+// Writes the model to a new file. False with a message on stderr.
+static inline bool golden_arch_write(const golden_model *m, char path[TEMP_PATH]) {
+  uint8_t *bytes = golden_arch_make(m);
+  if (bytes) temp_write(path, bytes, m->n_bytes);
+  else fprintf(stderr, "%s cannot be made\n", m->name);
   free(bytes);
-  return ok;
+  return bytes != NULL;
 }
 
 #endif

@@ -28,23 +28,6 @@ static bool is_known(const char *arch) {
   return false;
 }
 
-static const golden_model *find_model(const golden_model *m, int n, const char *name) {
-  for (int i = 0; i < n; i++)
-    if (strcmp(m[i].name, name) == 0) return &m[i];
-  return NULL;
-}
-
-static bool write_model(const golden_model *m, char *path) {
-  uint8_t *bytes = golden_arch_make(m);
-  if (!bytes) return false;
-  strcpy(path, "/tmp/mtx-arch-XXXXXX");
-  int fd = mkstemp(path);
-  bool ok = fd >= 0 && write(fd, bytes, m->n_bytes) == (ssize_t)m->n_bytes;
-  if (fd >= 0) close(fd);
-  free(bytes);
-  return ok;
-}
-
 // Reads the sequence in steps of `chunk` rows; returns rows x width floats or NULL.
 static float *evaluate(const mtx_model *m, const run *r, int chunk, int n_threads) {
   mtx_context *c;
@@ -183,10 +166,10 @@ static void check_run(const run *r, const mtx_model *m) {
 }
 
 static void run_one(const run *r, const golden_model *gm) {
-  char path[64];
+  char path[TEMP_PATH];
   mtx_model *m;
   mtx_err err = {0};
-  if (!write_model(gm, path)) {
+  if (!golden_arch_write(gm, path)) {
     CHECK(false, "%s cannot be made", r->name);
     return;
   }
@@ -217,7 +200,7 @@ int main(int argc, char **argv) {
     if (sscanf(line, "out %31s %95s %d %d", r.kind, r.file, &r.rows, &r.width) != 4) continue;
     // Encoders list the last hidden states first; the pooled mean has a test of its own.
     if (strcmp(r.kind, "mean") == 0 || (argc > 1 && strcmp(argv[1], r.name) != 0)) continue;
-    const golden_model *gm = find_model(models, n_models, r.name);
+    const golden_model *gm = golden_arch_find(models, n_models, r.name);
     CHECK(gm, "%s has no rules", r.name);
     if (gm) run_one(&r, gm), n_runs++;
   }

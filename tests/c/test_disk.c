@@ -17,7 +17,7 @@
 
 enum { N_CTX = 1400, LEN = 1000, NEW = 12 };
 
-static char dir[] = "/tmp/mtx-disk-XXXXXX";
+static char dir[TEMP_PATH];
 static int32_t prompt[3][N_CTX];
 
 // Files there and their bytes; with `each`, called for each path.
@@ -209,7 +209,7 @@ int main(void) {
     rng = rng * 6364136223846793005u + 1442695040888963407u;
     prompt[i / N_CTX][i % N_CTX] = (int32_t)(4 + (rng >> 33) % 120);
   }
-  CHECK(mkdtemp(dir) != NULL);
+  temp_mkdir(dir);
   for (int k = 0; k < N; k++) {
     mtx_err err;
     bool ok = golden_open(models, n_models, names[k], &model[k], &tok[k], &err);
@@ -223,7 +223,6 @@ int main(void) {
     mtx_tok_close(tok[k]);
     mtx_model_close(model[k]);
   }
-  rmdir(dir);
   golden_arch_free(models, n_models);
   return check_report();
 }

@@ -91,7 +91,7 @@ static void *drive(void *arg) {
     int what = (int)rnd(&d->r, 10);
     if (!x->s) {
       x->n = 0;
-      if (mtx_session_open(d->e, &x->s, NULL)) n_bad++;
+      if (mtx_session_open(d->e, NULL, &x->s, NULL)) n_bad++;
     } else if (what == 0) {
       mtx_session_close(x->s);
       x->s = NULL;

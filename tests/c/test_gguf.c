@@ -11,8 +11,9 @@
 #include "check.h"
 #include "gguf/gguf.h"
 #include "gguf_bytes.h"
+#include "temp.h"
 
-static char dir[PATH_MAX];
+static const char *dir;
 
 static const char *in_dir(const char *name) {
   static char buf[4][PATH_MAX + 64];
@@ -477,8 +478,7 @@ static void test_truncated(void) {
 }
 
 int main(void) {
-  snprintf(dir, sizeof dir, "%s/mtx-gguf-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-  if (!mkdtemp(dir)) return 2;
+  dir = temp_dir();
   test_good();
   test_bad();
   test_nested_bomb();
@@ -486,8 +486,5 @@ int main(void) {
   test_split();
   test_paths();
   test_truncated();
-  char cmd[PATH_MAX + 16];
-  snprintf(cmd, sizeof cmd, "rm -rf '%s'", dir);
-  if (system(cmd) != 0) return 2;
   return check_report();
 }

@@ -11,7 +11,7 @@
 #include "gguf/write.h"
 #include "gguf_bytes.h"
 
-static char dir[PATH_MAX], out[PATH_MAX + 32];
+static char dir[TEMP_PATH], out[TEMP_PATH + 16];
 static mtx_err err;
 #define OK(call) do { err = (mtx_err){0}; mtx_code c_ = (call); CHECK(c_ == MTX_OK, "%s: %s", err.key, err.msg); } while (0)
 
@@ -149,8 +149,7 @@ static void test_copy(void) {
 }
 
 int main(void) {
-  snprintf(dir, sizeof dir, "%s/mtx-write-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
-  if (!mkdtemp(dir)) return 2;
+  temp_mkdir(dir);
   snprintf(out, sizeof out, "%s/out.gguf", dir);
   test_bytes();
   test_refused();

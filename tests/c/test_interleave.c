@@ -165,12 +165,8 @@ static void run_model(const char *name, const char *path) {
 }
 
 static void run_golden(const golden_model *gm) {
-  char path[] = "/tmp/mtx-inter-XXXXXX";
-  int fd = mkstemp(path);
-  uint8_t *bytes = golden_arch_make(gm);
-  if (fd < 0 || !bytes || write(fd, bytes, gm->n_bytes) != (ssize_t)gm->n_bytes) exit(2);
-  close(fd);
-  free(bytes);
+  char path[TEMP_PATH];
+  if (!golden_arch_write(gm, path)) exit(2);
   run_model(gm->name, path);
   unlink(path);
 }
@@ -180,9 +176,11 @@ int main(void) {
   int n;
   golden_model *all = golden_arch_models(&n);
   mtx_kern_init(MTX_TIER_AMX);
-  for (size_t k = 0; k < sizeof names / sizeof *names; k++)
-    for (int i = 0; i < n; i++)
-      if (strcmp(all[i].name, names[k]) == 0) run_golden(&all[i]);
+  for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
+    const golden_model *gm = golden_arch_find(all, n, names[k]);
+    CHECK(gm, "%s is missing", names[k]);
+    if (gm) run_golden(gm);
+  }
   golden_arch_free(all, n);
   // Quantised weights: int8 products, packed and generic ones.
   run_model("q4_k_m", "tests/golden/quantised/q256-q4_k_m.gguf");

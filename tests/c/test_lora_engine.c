@@ -14,7 +14,7 @@ enum { N_CTX = 700, LEN = 300, NEW = 12 };
 
 typedef struct { const char *name, *adapter, *second; } subject;
 
-static char dir[] = "/tmp/mtx-lora-XXXXXX";
+static char dir[TEMP_PATH];
 static int32_t prompt[N_CTX];
 
 static mtx_engine *engine(const mtx_model *m, const mtx_tok *tok, int64_t kv_tokens, uint64_t cache_bytes) {
@@ -248,7 +248,7 @@ int main(void) {
   mtx_tok *tok[N] = {0};
   mtx_lora *set[N][N_SETS];
   mtx_kern_init(MTX_TIER_NEON > MTX_TIER_AMX ? MTX_TIER_NEON : MTX_TIER_AMX);
-  CHECK(mkdtemp(dir) != NULL);
+  temp_mkdir(dir);
   uint64_t rng = 1;
   for (int i = 0; i < N_CTX; i++) {
     rng = rng * 6364136223846793005u + 1442695040888963407u;

@@ -9,7 +9,7 @@
 #include "model/adapter.h"
 #include "kern/kern.h"
 
-static char path[] = "/tmp/mtx-adapter-XXXXXX";
+static char path[TEMP_PATH];
 static golden_model *models;
 static int n_models;
 
@@ -181,7 +181,7 @@ static void test_sets(void) {
 int main(void) {
   mtx_kern_init(MTX_TIER_AMX);
   models = golden_arch_models(&n_models);
-  int fd = mkstemp(path);
+  temp_path(path);
   check_all("llama", on_llama, sizeof on_llama / sizeof *on_llama);
   CHECK(strstr(warned, "blk.0.attn_norm.weight"), "%s", warned);
   check_all("gemma3", on_gemma3, 1);
@@ -189,8 +189,6 @@ int main(void) {
   check_all("mamba2", on_mamba2, 1);
   test_damage();
   test_sets();
-  close(fd);
-  unlink(path);
   golden_arch_free(models, n_models);
   return check_report();
 }

@@ -26,10 +26,8 @@ static size_t find(const file *f, const char *what) {
 static void set_u32(file *f, const char *key, uint32_t v) { memcpy(f->bytes + find(f, key) + strlen(key) + 4, &v, 4); }
 
 static mtx_code open_bytes(const file *f, size_t n, mtx_err *err) {
-  char path[] = "/tmp/mtx-model-XXXXXX";
-  int fd = mkstemp(path);
-  if (fd < 0 || write(fd, f->bytes, n) != (ssize_t)n) exit(2);
-  close(fd);
+  char path[TEMP_PATH];
+  temp_write(path, f->bytes, n);
   mtx_model *m;
   mtx_code code = mtx_model_open(&m, path, NULL, err);
   mtx_context *c = NULL;
@@ -54,9 +52,9 @@ static void refused(const golden_model *m, const char *name, const char *key, ui
 int main(void) {
   mtx_kern_init(MTX_TIER_AMX);
   int n;
-  golden_model *all = golden_arch_models(&n), *m = NULL;
-  for (int i = 0; i < n; i++)
-    if (strcmp(all[i].name, "llama") == 0) m = &all[i];
+  golden_model *all = golden_arch_models(&n);
+  const golden_model *m = golden_arch_find(all, n, "llama");
+  if (!m) return fprintf(stderr, "the golden model llama is missing\n"), 2;
   file f = fresh(m);
   mtx_err err = {0};
   CHECK(open_bytes(&f, f.n, &err) == MTX_OK, "%s", err.msg);

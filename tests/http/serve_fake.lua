@@ -5,10 +5,13 @@ package.path = "tests/lua/?.lua;" .. package.path
 local config = require("mtx.config")
 local fake = require("fake_engine")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local flags = assert(config.parse_flags({ ... }))
 local deps, dir = fake.deps()
 flags.models_dir = dir
 local c = assert(config.load({ env = function() end, flags = flags }))
 local ctx = assert(serve.new(c, deps))
-return serve.run(ctx)
+local code = serve.run(ctx)
+temp.remove()
+return code

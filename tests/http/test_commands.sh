@@ -5,6 +5,7 @@
 : "${BUILD:=build}"
 mtx=$BUILD/mtx
 tmp=$(mktemp -d) || exit 1
+export TMPDIR="$tmp"
 pid=
 trap 'if [ -n "$pid" ]; then kill "$pid" 2>/dev/null; fi; rm -rf "$tmp"' EXIT
 passed=0 failed=0

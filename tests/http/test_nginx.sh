@@ -6,6 +6,7 @@
 nginx=$(command -v nginx || echo /usr/sbin/nginx)
 [ -x "$nginx" ] || { echo "nginx is missing; run scripts/setup.sh test"; echo "0 passed, 1 failed"; exit 1; }
 tmp=$(mktemp -d) || exit 1
+export TMPDIR="$tmp"
 chmod 755 "$tmp"
 server= proxy=
 trap 'for p in $server $proxy; do kill "$p" 2>/dev/null; done; rm -rf "$tmp"' EXIT

@@ -4,6 +4,7 @@
 # SIGTERM, ended at once by the second, its policy replaced live by SIGHUP.
 : "${BUILD:=build}"
 tmp=$(mktemp -d) || exit 1
+export TMPDIR="$tmp"
 pid= ear=
 trap 'kill $pid $ear 2>/dev/null; rm -rf "$tmp"' EXIT
 passed=0 failed=0

@@ -7,6 +7,7 @@
 -- @slow{MS} waits MS per token; @error fails after two tokens; @think{TEXT} puts
 -- TEXT into <think> tags first; @call{JSON} answers a <tool_call>.
 local uv = require("luv")
+local temp = require("temp")
 
 local fake = {}
 
@@ -369,7 +370,7 @@ end
 -- A models folder of empty files and the `deps` of serve.new. Files: tiny, other,
 -- minilm (an encoder), broken (does not load).
 function fake.deps()
-  local dir = uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX")
+  local dir = temp.dir()
   for _, n in ipairs({ "tiny.gguf", "other.gguf", "minilm.gguf", "broken.gguf" }) do
     local f = assert(io.open(dir .. "/" .. n, "w"))
     f:write(("x"):rep(1000))

@@ -9,6 +9,7 @@ dofile(arg[1])
 local runner = lu.LuaUnit.new()
 runner:setOutputType("text")
 local n_failed = runner:runSuite("-v")
+if package.loaded.temp then package.loaded.temp.remove() end
 local r = runner.result
 if r.skippedCount and r.skippedCount > 0 then n_failed = n_failed + r.skippedCount end
 print(string.format("%d passed, %d failed", r.successCount, n_failed))

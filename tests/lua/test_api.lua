@@ -4,6 +4,7 @@
 local lu = require("luaunit")
 local mtx = require("mtx")
 local core = require("mtx.core")
+local temp = require("temp")
 
 local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
 local SMOL = MODELS .. "/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -160,7 +161,7 @@ function TestModel:test_session_fork_and_rewind()
 end
 
 function TestModel:test_session_saved_and_loaded()
-  local path = os.tmpname()
+  local path = temp.path()
   local ids = assert(self.model:tokenize("The quick brown fox jumps over the lazy dog", { add_special = false }))
   local s, t = assert(self.model:session()), assert(self.model:session())
   assert(s:eval(ids))
@@ -350,7 +351,7 @@ function TestExamples:test_best_of_n()
 end
 
 function TestExamples:test_saved_session()
-  local path = os.tmpname()
+  local path = temp.path()
   local command = MTX .. "examples/saved_session.lua " .. SMOL .. " " .. path
   local first, second = run(command), run(command)
   lu.assertStrContains(first, "bytes saved")

@@ -6,6 +6,7 @@ local lu = require("luaunit")
 local cjson = require("cjson")
 local core = require("mtx.core")
 local mtx = require("mtx")
+local temp = require("temp")
 
 local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
 local SMOL = MODELS .. "/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -47,7 +48,7 @@ local function table_model(logits)
   for _, name in ipairs({ "blk.0.attn_norm", "blk.0.ffn_norm", "output_norm" }) do add(name .. ".weight", { D }, floats(1, D, function() return 1 end)) end
   -- The norm leaves sqrt(D) in the one place.
   add("output.weight", { D, n }, floats(n, D, function(r, c) return c <= n and logits[c][r] / math.sqrt(D) or 0 end))
-  local path = os.tmpname()
+  local path = temp.path()
   assert(core.gguf.write({ path = path, kv = kv, tensors = tensors }))
   local model = assert(mtx.load(path))
   os.remove(path)

@@ -3,13 +3,14 @@
 -- errors on bad input.
 local lu = require("luaunit")
 local cjson = require("cjson")
+local temp = require("temp")
 
 local MTX = (os.getenv("BUILD") or "build") .. "/mtx "
 local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
 local SMOL = MODELS .. "/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 local function run(command, input)
-  local out, err = os.tmpname(), os.tmpname()
+  local out, err = temp.path(), temp.path()
   local feed = input and ("printf '%b' '" .. input .. "' | ") or ""
   local _, _, code = os.execute(feed .. MTX .. command .. " >" .. out .. " 2>" .. err .. (input and "" or " </dev/null"))
   local function take(path)
@@ -70,9 +71,7 @@ function TestCli:test_a_model_is_a_path_or_a_listed_name()
 end
 
 function TestCli:test_run_takes_what_a_modelfile_sets()
-  local dir = os.tmpname()
-  os.remove(dir)
-  assert(os.execute("mkdir " .. dir))
+  local dir = temp.dir()
   local file = assert(io.open(dir .. "/plain.modelfile", "w"))
   file:write("FROM ", assert(require("luv").fs_realpath(SMOL)), "\nTEMPLATE \"\"\"{{ messages[0].role }}|{{ messages[1].content }}|{{ messages[-1].content }}\"\"\"\nSYSTEM be brief\n",
     "MESSAGE user a river\nMESSAGE assistant runs\nPARAMETER temperature 0\nPARAMETER num_predict 3\nPARAMETER num_ctx 64\n")
@@ -99,7 +98,7 @@ end
 
 function TestCli:test_script_and_line()
   lu.assertEquals({ run("-e 'print(#arg, ...)' a b") }, { "2\ta\tb\n", "", 0 })
-  local path = os.tmpname() .. ".lua"
+  local path = temp.path(".lua")
   local file = assert(io.open(path, "w"))
   file:write("print(arg[0] ~= nil, ...) return 3")
   file:close()
@@ -152,10 +151,7 @@ function TestCli:test_misspelt_commands_and_names_are_met_halfway()
 end
 
 function TestCli:test_stop_leaves_what_is_no_pid_file()
-  local path = os.tmpname()
-  local file = assert(io.open(path, "w"))
-  file:write("precious\n")
-  file:close()
+  local path = temp.file("precious\n")
   local _, err, code = run("stop --pid-file " .. path)
   lu.assertEquals(code, 1)
   lu.assertStrContains(err, "this is no PID file")
@@ -256,7 +252,7 @@ function TestCli:test_generate_beams()
 end
 
 function TestCli:test_logits_equal_in_chunks_and_scalar_agrees()
-  local a, b = os.tmpname(), os.tmpname()
+  local a, b = temp.path(), temp.path()
   lu.assertEquals(select(3, run("logits " .. SMOL .. " --tokens 504,3575,282 -o " .. a)), 0)
   lu.assertEquals(select(3, run("logits " .. SMOL .. " --tokens 504,3575,282 --chunk 1 --threads 1 --cpu scalar -o " .. b)), 0)
   local x, y = assert(io.open(a, "rb")):read("a"), assert(io.open(b, "rb")):read("a")
@@ -282,34 +278,23 @@ function TestCli:test_bench_json()
 end
 
 function TestCli:test_perplexity_json()
-  local path = os.tmpname()
-  local file = assert(io.open(path, "w"))
-  file:write("The cat sat on the mat and looked at the moon.")
-  file:close()
+  local path = temp.file("The cat sat on the mat and looked at the moon.")
   local p = cjson.decode((run("perplexity " .. SMOL .. " " .. path .. " --json")))
   lu.assertTrue(p.ppl > 1 and p.ppl < 200 and p.n_tokens > 5)
   lu.assertAlmostEquals(math.exp(p.nll), p.ppl, 1e-6)
   os.remove(path)
 end
 
-local function temporary(text, suffix)
-  local path = os.tmpname() .. (suffix or "")
-  local file = assert(io.open(path, "w"))
-  file:write(text)
-  file:close()
-  return path
-end
-
 function TestCli:test_template()
-  local messages = temporary('[{"role":"user","content":"Hi <|im_end|>"}]')
+  local messages = temp.file('[{"role":"user","content":"Hi <|im_end|>"}]')
   local out, err, code = run("template templates/chatml.jinja --messages " .. messages)
   lu.assertEquals({ out, err, code }, { "<|im_start|>user\nHi <|im_end|><|im_end|>\n", "", 0 })
   local tokens = run("template " .. SMOL .. " --messages " .. messages .. " --tokens")
   lu.assertEquals(select(2, tokens:gsub('%* "<|im_end|>"', "")), 2) -- the user's own stays plain text
-  local refusing = temporary("{{ raise_exception('no thanks') }}", ".jinja")
+  local refusing = temp.file("{{ raise_exception('no thanks') }}", ".jinja")
   out, err, code = run("template " .. refusing .. " --messages " .. messages)
   lu.assertEquals({ out, err, code }, { "", "no thanks\n", 1 })
-  local cases = temporary(('{"template_file":"%s","messages":[],"tools":null,"kwargs":{}}\n{"template_file":"templates/chatml.jinja","messages":[{"role":"a","content":"b"}],"kwargs":{"add_generation_prompt":true}}\nx\n'):format(refusing))
+  local cases = temp.file(('{"template_file":"%s","messages":[],"tools":null,"kwargs":{}}\n{"template_file":"templates/chatml.jinja","messages":[{"role":"a","content":"b"}],"kwargs":{"add_generation_prompt":true}}\nx\n'):format(refusing))
   lu.assertEquals((run("template --batch " .. cases)),
     '{"error":"no thanks"}\n{"text":"<|im_start|>a\\nb<|im_end|>\\n<|im_start|>assistant\\n"}\n{"error":"the line is no JSON object with a template_file"}\n')
 end

@@ -2,6 +2,7 @@
 -- mtx.core.gguf and mtx.core.sha256 as Lua sees them.
 local lu = require("luaunit")
 local core = require("mtx.core")
+local temp = require("temp")
 
 local function read(path)
   local f = assert(io.open(path, "rb"))
@@ -78,7 +79,7 @@ end
 TestGgufWrite = {}
 
 function TestGgufWrite:setUp()
-  self.path = os.tmpname()
+  self.path = temp.path()
 end
 
 function TestGgufWrite:tearDown()

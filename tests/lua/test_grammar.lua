@@ -3,6 +3,7 @@
 -- may be, errors with their place, exit codes, and input that means harm.
 local lu = require("luaunit")
 local mtx = require("mtx")
+local temp = require("temp")
 local G = mtx.core.grammar
 
 local MTX = (os.getenv("BUILD") or "build") .. "/mtx "
@@ -214,25 +215,17 @@ end
 
 TestCommand = {}
 
-local function file_of(text)
-  local path = os.tmpname()
-  local file = assert(io.open(path, "wb"))
-  file:write(text)
-  file:close()
-  return path
-end
-
 -- A word of the command that is a table stands for a file with that text.
 local function run(...)
   local words, files = {}, {}
   for _, w in ipairs({ ... }) do
     if type(w) == "table" then
-      w = file_of(w[1])
+      w = temp.file(w[1])
       files[#files + 1] = w
     end
     words[#words + 1] = "'" .. w .. "'"
   end
-  local out, err = os.tmpname(), os.tmpname()
+  local out, err = temp.path(), temp.path()
   files[#files + 1], files[#files + 2] = out, err
   local _, _, code = os.execute(MTX .. "grammar " .. table.concat(words, " ") .. " >" .. out .. " 2>" .. err .. " </dev/null")
   local said = {}

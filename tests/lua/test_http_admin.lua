@@ -8,6 +8,7 @@ local fake = require("fake_engine")
 local fixture = require("http_fixture")
 local sandbox = require("mtx.serve.script.sandbox")
 local client = require("http_client")
+local temp = require("temp")
 
 local ctx, port
 
@@ -16,14 +17,6 @@ local function stop() fixture.stop(ctx) end
 local function get(path, headers) return client.request(port, "GET", path, nil, headers) end
 local function post(path, body, headers) return client.request(port, "POST", path, body, headers) end
 local function user(text) return { { role = "user", content = text } } end
-
-local function temp(text)
-  local path = os.tmpname()
-  local f = assert(io.open(path, "w"))
-  f:write(text)
-  f:close()
-  return path
-end
 
 TestMetrics = {}
 function TestMetrics:setUp() start() end
@@ -251,7 +244,7 @@ local function run_two(n)
 end
 
 function TestPolicy:test_user_file_and_reload()
-  local path = temp("return function(view) local o = {} for i, j in ipairs(view.waiting) do o[i] = j.id end table.sort(o, function(a, b) return a > b end) return { order = o, step_tokens = 99 } end")
+  local path = temp.file("return function(view) local o = {} for i, j in ipairs(view.waiting) do o[i] = j.id end table.sort(o, function(a, b) return a > b end) return { order = o, step_tokens = 99 } end")
   start({ policy = path })
   local p = run_two(3)
   lu.assertEquals(p.step_tokens, 99)
@@ -271,7 +264,7 @@ end
 
 function TestPolicy:test_bad_policies_fall_back()
   for _, body in ipairs({ "error('x')", "while true do end", "return 5", "return { step_tokens = -1 }", "return { prefill_ratio = 0.5 }", "return { order = 5 }" }) do
-    start({ policy = temp("return function(view) " .. body .. " end"), log_level = "error" }, function(deps) deps.log_out = { write = function() end } end)
+    start({ policy = temp.file("return function(view) " .. body .. " end"), log_level = "error" }, function(deps) deps.log_out = { write = function() end } end)
     local p = run_two(2)
     lu.assertTrue(p.order[1] < p.order[2], body)
     stop()
@@ -288,7 +281,7 @@ end
 TestSandbox = {}
 
 local function try(code, ...)
-  local f = assert(sandbox.load_file(temp(code)))
+  local f = assert(sandbox.load_file(temp.file(code)))
   return sandbox.call(f, 2000000, ...)
 end
 
@@ -297,7 +290,7 @@ function TestSandbox:test_what_is_not_there()
     local ok, v = try("return " .. name)
     lu.assertTrue(ok == false or v == nil, name)
   end
-  lu.assertNil((sandbox.load_file(temp("\27Lua"))))
+  lu.assertNil((sandbox.load_file(temp.file("\27Lua"))))
   local _, mt = try("return getmetatable('')")
   lu.assertNil(mt)
 end
@@ -322,7 +315,7 @@ local function load_with(env, flags, file)
 end
 
 function TestConfig:test_layers_and_sources()
-  local path = temp("port = 1000, -- comment\nkeep_alive = '10m', origins = { 'https://a' }, parallel = 4")
+  local path = temp.file("port = 1000, -- comment\nkeep_alive = '10m', origins = { 'https://a' }, parallel = 4")
   local c = assert(load_with({ MTX_PORT = "2000", MATRICXON_MAX_LOADED_MODELS = "3", MTX_PARALLEL = "6" }, { parallel = "9" }, path))
   lu.assertEquals({ c.values.port, c.sources.port }, { 2000, "MTX_PORT" })
   lu.assertEquals({ c.values.keep_alive, c.sources.keep_alive }, { 600, path })
@@ -343,7 +336,7 @@ function TestConfig:test_errors_name_the_source()
     lu.assertStrContains(message, c[3])
   end
   for _, text in ipairs({ "port = os.time()", "return (function() end)()", "while true do end", "x = 1", "port = ", "port = ('x'):rep(9)", "return 5" }) do
-    lu.assertNil((load_with({}, {}, temp(text))), text)
+    lu.assertNil((load_with({}, {}, temp.file(text))), text)
   end
   lu.assertNil((load_with({}, {}, "/nonexistent")))
 end
@@ -360,7 +353,7 @@ end
 TestTrace = {}
 
 function TestTrace:test_lines()
-  local path = os.tmpname()
+  local path = temp.path()
   local own = fixture.start({ trace = path })
   local body = '{"model":"tiny","prompt":"@say{a}","logit_bias":[[5,false,3],[7,-2]],"dry_multiplier":1,"cfg_scale":2,"negative_prompt":"x"}'
   lu.assertEquals(client.request(own.port, "POST", "/completion", body).status, 200)

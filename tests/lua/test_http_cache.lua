@@ -6,6 +6,7 @@ local uv = require("luv")
 local client = require("http_client")
 local config = require("mtx.config")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
 local NAME = "SmolLM2-135M-Instruct.Q4_1"
@@ -33,7 +34,7 @@ local function post(path, body) return client.request(port, "POST", path, body, 
 TestCache = {}
 
 function TestCache:setUp()
-  dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  dir = temp.dir()
   uv.fs_mkdir(dir .. "/models", 493)
   assert(uv.fs_symlink(assert(uv.fs_realpath(MODELS .. "/" .. NAME .. ".gguf")), dir .. "/models/" .. NAME .. ".gguf"))
 end

@@ -7,6 +7,7 @@ local fake = require("fake_engine")
 local fixture = require("http_fixture")
 local json = require("mtx.json")
 local client = require("http_client")
+local temp = require("temp")
 
 local ctx, port
 
@@ -128,7 +129,7 @@ function TestLlama:test_slots()
   local r = act(0, "save", { filename = "a" })
   lu.assertEquals({ r.status, r.json.error.type }, { 501, "not_supported_error" })
   stop()
-  local dir = assert(require("luv").fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  local dir = temp.dir()
   start({ slot_save_path = dir })
   lu.assertEquals(act(0, "save", { filename = "a" }).status, 400) -- nothing there yet
   post("/completion", { prompt = "@say{abc}" })

@@ -9,6 +9,7 @@ local filestore = require("mtx.serve.files.store")
 local fixture = require("http_fixture")
 local multipart = require("mtx.http.multipart")
 local uv = require("luv")
+local temp = require("temp")
 
 local ctx, port, dir
 
@@ -84,8 +85,7 @@ end
 
 TestFiles = {}
 function TestFiles:setUp()
-  dir = os.tmpname()
-  os.remove(dir)
+  dir = temp.path()
   start()
 end
 function TestFiles:tearDown()
@@ -175,8 +175,7 @@ end
 
 TestFileKeys = {}
 function TestFileKeys:setUp()
-  dir = os.tmpname()
-  os.remove(dir)
+  dir = temp.path()
 end
 TestFileKeys.tearDown = TestFiles.tearDown
 
@@ -207,7 +206,7 @@ function TestFileKeys:test_off_without_a_folder()
 end
 
 function TestFileKeys:test_a_folder_that_cannot_be_written()
-  dir = os.tmpname() -- a file
+  dir = temp.file("")
   local c = assert(require("mtx.config").load({ env = function() end, flags = { files_dir = dir .. "/x" } }))
   local none, message = require("mtx.serve").new(c, (fake.deps()))
   lu.assertNil(none)
@@ -388,8 +387,7 @@ end
 TestLines = {}
 
 function TestLines:test_lines_of_a_stored_file()
-  local folder = os.tmpname()
-  os.remove(folder)
+  local folder = temp.path()
   local store = assert(filestore.open(folder, 1 << 30, require("mtx.serve.writes").new(print)))
   local function lines_of(text, max)
     local w = assert(store:create())

@@ -6,13 +6,13 @@ local cjson = require("cjson")
 local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
+local temp = require("temp")
 
 local ctx, port, dir
 
 TestHostile = {}
 function TestHostile:setUp()
-  dir = os.tmpname()
-  os.remove(dir)
+  dir = temp.path()
   ctx = fixture.start({ files_dir = dir })
   port = ctx.port
 end

@@ -9,6 +9,7 @@ local fake = require("fake_engine")
 local fixture = require("http_fixture")
 local memory = require("mtx.serve.models.memory")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local ctx, port, log
 
@@ -175,14 +176,11 @@ TestLoadingScript = {}
 TestLoadingScript.tearDown = stop
 
 function TestLoadingScript:test_a_route_may_wait_twice()
-  local path = os.tmpname()
-  local f = assert(io.open(path, "w"))
-  f:write([[mtx.route("POST", "/two", function(q)
+  local path = temp.file([[mtx.route("POST", "/two", function(q)
     local a = mtx.generate({ model = "tiny", prompt = "@say{one}" })
     local b = mtx.generate({ model = "other", prompt = "@say{two}" })
     return 200, { text = a.text .. " " .. b.text }
   end)]])
-  f:close()
   start({ script = path, script_allow = "models" })
   lu.assertEquals(post("/two", {}).json.text, "one two")
   lu.assertEquals(fake.loads, 2)

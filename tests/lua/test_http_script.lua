@@ -8,16 +8,9 @@ local fixture = require("http_fixture")
 local serve = require("mtx.serve")
 local config = require("mtx.config")
 local client = require("http_client")
+local temp = require("temp")
 
 local ctx, port
-
-local function temp(text)
-  local path = os.tmpname()
-  local f = assert(io.open(path, "w"))
-  f:write(text)
-  f:close()
-  return path
-end
 
 -- flags.script_allow: the permissions, default none.
 local function start(path, flags)
@@ -47,7 +40,7 @@ function TestExamples:test_router()
 end
 
 function TestExamples:test_a_model_that_the_script_chose_and_nobody_has()
-  start(temp('mtx.on("request", function(r) r.model = "nowhere" end)'))
+  start(temp.file('mtx.on("request", function(r) r.model = "nowhere" end)'))
   lu.assertEquals(chat("hi").json.error.message, "model 'nowhere' not found (the server's script chose it)")
 end
 
@@ -102,7 +95,7 @@ TestScript = {}
 function TestScript:tearDown() fixture.stop(ctx) end
 
 function TestScript:test_hooks()
-  start(temp([[
+  start(temp.file([[
     mtx.on("request", function(r) r.max_tokens = 5 r.sampler.temperature = 0 end)
     mtx.on("prompt", function(text) return (text:gsub("cat", "dog")) end)
     mtx.on("token", function(text) if text == "stop " then return false end return text:upper() end)
@@ -117,7 +110,7 @@ end
 
 -- A request hook may choose a sampler; one that the script does not have is refused.
 function TestScript:test_hook_names_a_sampler()
-  start(temp([[
+  start(temp.file([[
     mtx.sampler("mine", function() end)
     mtx.on("request", function(r) r.sampler.script = r.messages[1].content == "bad" and "nope" or "mine" end)
   ]]))
@@ -139,7 +132,7 @@ function TestScript:test_faults_end_one_request_only()
     'mtx.on("token", function(t) if t:find("bad", 1, true) then local x = nil .. "a" end end)',
     'mtx.on("token", function(t) if t:find("bad", 1, true) then while true do end end end)',
     'mtx.on("response", function(r) if r.choices[1].text:find("bad", 1, true) then error({}) end end)' }) do
-    start(temp(code))
+    start(temp.file(code))
     local r = chat("bad")
     lu.assertEquals(r.status, 500, code)
     lu.assertStrContains(r.json.error.message, "script")
@@ -147,12 +140,12 @@ function TestScript:test_faults_end_one_request_only()
     lu.assertEquals(ctx.n_jobs, 0, code)
     fixture.stop(ctx)
   end
-  start(temp(""))
+  start(temp.file(""))
 end
 
 -- A stream that has begun ends with the fault in it; nobody waits for more, nor who reads it again.
 function TestScript:test_a_fault_at_the_end_of_a_stream()
-  start(temp('mtx.on("response", function(r) error("no") end)'))
+  start(temp.file('mtx.on("response", function(r) error("no") end)'))
   for _, path in ipairs({ "/v1/chat/completions", "/api/chat" }) do
     local body = cjson.encode({ model = "tiny", messages = { { role = "user", content = "@say{some text}" } }, stream = true })
     local c = client.connect(port)
@@ -167,7 +160,7 @@ end
 
 -- The same for an error of our own.
 function TestScript:test_an_error_of_ours_in_a_stream()
-  start(temp(""))
+  start(temp.file(""))
   local usage = require("mtx.serve.answer").collector
   require("mtx.serve.answer").collector = function()
     local c = usage()
@@ -184,7 +177,7 @@ function TestScript:test_an_error_of_ours_in_a_stream()
 end
 
 function TestScript:test_routes_timers_and_store()
-  start(temp([[
+  start(temp.file([[
     mtx.store.n = mtx.store.n or 0
     mtx.timer(0.05, function() mtx.store.n = mtx.store.n + 1 end)
     mtx.route("GET", "/n/:who", function(q) return 200, { n = mtx.store.n, who = q.params.who, x = q.query.x } end)
@@ -209,7 +202,7 @@ function TestScript:test_routes_timers_and_store()
 end
 
 function TestScript:test_reload_under_a_running_stream()
-  local path = temp('mtx.on("token", function(t) return "A" end)')
+  local path = temp.file('mtx.on("token", function(t) return "A" end)')
   start(path)
   local body = '{"model":"tiny","messages":[{"role":"user","content":"@slow{5}@long{40}"}],"stream":true}'
   local c = client.connect(port)
@@ -240,19 +233,19 @@ function TestScript:test_permissions_are_denied_by_default()
       return 200, { ok = ok, message = message }
     end)
   ]]
-  start(temp(code))
+  start(temp.file(code))
   for what, name in pairs({ storage = "storage", read = "storage", models = "models", file = "file=DIR", net = "net=HOST:PORT" }) do
     local r = client.request(port, "GET", "/use/" .. what)
     lu.assertEquals({ r.status, r.json.ok }, { 200, false }, what)
     lu.assertStrContains(r.json.message, "--script-allow " .. name, false, false, what)
   end
   for _, code_at_load in ipairs({ "mtx.store.n = 1", "for _ in pairs(mtx.store) do end", "return #mtx.store", "mtx.file.read('x')" }) do
-    local c = assert(config.load({ env = function() end, flags = { script = temp(code_at_load) } }))
+    local c = assert(config.load({ env = function() end, flags = { script = temp.file(code_at_load) } }))
     local ok, message = serve.new(c, fake.deps())
     lu.assertNil(ok, code_at_load)
     lu.assertStrContains(message, "--script-allow")
   end
-  local c = assert(config.load({ env = function() end, flags = { script = temp(""), script_allow = "everything" } }))
+  local c = assert(config.load({ env = function() end, flags = { script = temp.file(""), script_allow = "everything" } }))
   local ok, message = serve.new(c, fake.deps())
   lu.assertNil(ok)
   lu.assertStrContains(message, "everything")
@@ -260,9 +253,9 @@ end
 
 function TestScript:test_files()
   local uv = require("luv")
-  local dir = uv.fs_mkdtemp("/tmp/mtx-script-XXXXXX")
+  local dir = temp.dir()
   os.execute("mkdir " .. dir .. "/data && echo secret > " .. dir .. "/secret && ln -s ../secret " .. dir .. "/data/.hidden")
-  start(temp([[
+  start(temp.file([[
     mtx.route("POST", "/file", function(q)
       local r = table.pack(pcall(mtx.file[q.json.f], q.json.name, q.json.text))
       return 200, { ok = r[1], a = r[2], b = r[3] }
@@ -307,7 +300,7 @@ function TestScript:test_fetch()
     if got:find("^GET /big") then return "HTTP/1.1 200 OK\r\n\r\n" .. ("x"):rep(9 << 20) end
     return got:find("hello") and "HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok" or nil
   end)
-  start(temp([[
+  start(temp.file([[
     mtx.route("POST", "/fetch", function(q)
       local ok, r, message = pcall(mtx.fetch, q.json)
       return 200, { ok = ok, r = r, message = message }
@@ -336,9 +329,9 @@ function TestScript:test_fetch()
 end
 
 function TestScript:test_bad_files_refuse_to_start()
-  start(temp(""))
+  start(temp.file(""))
   for _, code in ipairs({ "nonsense", "error('x')", "while true do end", "mtx.on('nope', function() end)", "mtx.route('GET', '/x', 5, { scope = 'all' })", "io.write('x')" }) do
-    local c = assert(config.load({ env = function() end, flags = { script = temp(code) } }))
+    local c = assert(config.load({ env = function() end, flags = { script = temp.file(code) } }))
     lu.assertNil((serve.new(c, fake.deps())), code)
   end
 end

@@ -6,6 +6,7 @@ local uv = require("luv")
 local config = require("mtx.config")
 local serve = require("mtx.serve")
 local client = require("http_client")
+local temp = require("temp")
 
 local function nothing() end
 
@@ -358,8 +359,7 @@ function TestStart:test_public_address_needs_a_key()
 end
 
 function TestStart:test_unix_socket()
-  local path = os.tmpname()
-  os.remove(path)
+  local path = temp.path()
   local ctx = start({ listen = "unix:" .. path })
   local pipe, data = uv.new_pipe(false), ""
   pipe:connect(path, function(err)

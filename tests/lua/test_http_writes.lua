@@ -6,6 +6,7 @@ local uv = require("luv")
 local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
+local temp = require("temp")
 
 local ctx, port, dir, log
 
@@ -68,8 +69,7 @@ function TestFull:tearDown()
 end
 
 function TestFull:test_uploads_and_batches()
-  local folder = os.tmpname()
-  os.remove(folder)
+  local folder = temp.path()
   start({ files_dir = folder })
   local line = '{"custom_id":"a","method":"POST","url":"/v1/chat/completions","body":{"model":"tiny","messages":[{"role":"user","content":"x"}]}}'
   full = true
@@ -98,13 +98,11 @@ function TestFull:test_uploads_and_batches()
   full = true
   lu.assertEquals({ upload(line).status, logged('what="an uploaded file"') }, { 507, 2 }) -- it has worked in between: logged again
   full = false
-  os.execute("rm -r " .. folder)
 end
 
 -- fsync and rename may fail, too.
 function TestFull:test_the_last_steps_of_an_upload()
-  local folder = os.tmpname()
-  os.remove(folder)
+  local folder = temp.path()
   start({ files_dir = folder })
   for _, name in ipairs({ "fs_fsync", "fs_rename" }) do
     local own = uv[name]
@@ -121,7 +119,6 @@ function TestFull:test_the_last_steps_of_an_upload()
     lu.assertEquals({ names(folder), ctx.files.bytes, ctx.files.n }, { {}, 0, 0 }, name)
   end
   lu.assertEquals(upload("x").status, 200)
-  os.execute("rm -r " .. folder)
 end
 
 function TestFull:test_models()
@@ -149,12 +146,8 @@ end
 
 -- Nobody depends on these: the request goes on.
 function TestFull:test_trace_and_script()
-  local trace, script, folder = os.tmpname(), os.tmpname(), os.tmpname()
-  os.remove(folder)
-  uv.fs_mkdir(folder, 448)
-  local f = assert(io.open(script, "w"))
-  f:write('mtx.route("GET", "/note", function() local ok, why = mtx.file.write("a", "b") return 200, { ok = ok or false, why = why } end)')
-  f:close()
+  local trace, folder = temp.path(), temp.dir()
+  local script = temp.file('mtx.route("GET", "/note", function() local ok, why = mtx.file.write("a", "b") return 200, { ok = ok or false, why = why } end)')
   start({ trace = trace, script = script, script_allow = "file=" .. folder })
   full = true
   lu.assertEquals({ chat().status, chat().status }, { 200, 200 })
@@ -165,9 +158,6 @@ function TestFull:test_trace_and_script()
   lu.assertEquals({ logged("what=\"a script's file"), names(folder) }, { 1, {} })
   full = false
   lu.assertEquals({ chat().status, get("/note").json.ok, names(folder) }, { 200, true, { "a" } })
-  os.remove(trace)
-  os.remove(script)
-  os.execute("rm -r " .. folder)
 end
 
 -- What engines save by themselves: on idle, now and then, at the end.
@@ -212,8 +202,7 @@ function TestLong:tearDown() fixture.stop(ctx) end
 
 -- /health and other work are answered while a slot's file is written, read or forgotten.
 function TestLong:test_slot_files()
-  local folder = os.tmpname()
-  os.remove(folder)
+  local folder = temp.path()
   start({ slot_save_path = folder })
   lu.assertEquals(chat().status, 200)
   for _, case in ipairs({ { "save", { filename = "a" } }, { "restore", { filename = "a" } }, { "erase", {} } }) do
@@ -227,7 +216,6 @@ function TestLong:test_slot_files()
     c:until_closed(3000)
     lu.assertEquals(c:responses()[1].status, 200, case[1])
   end
-  os.execute("rm -r " .. folder)
 end
 
 -- A model's checksum is read before the model is there; other requests go on meanwhile.
@@ -256,8 +244,7 @@ function TestLong:test_stop_during_work()
 end
 
 function TestLong:test_fsync_of_an_upload()
-  local folder, own, back = os.tmpname(), uv.fs_fsync, nil
-  os.remove(folder)
+  local folder, own, back = temp.path(), uv.fs_fsync, nil
   start({ files_dir = folder })
   uv.fs_fsync = function(fd, f)
     if not f then return own(fd) end
@@ -272,5 +259,4 @@ function TestLong:test_fsync_of_an_upload()
   back()
   c:until_closed(3000)
   lu.assertEquals({ c:responses()[1].status, #get("/v1/files").json.data }, { 200, 1 })
-  os.execute("rm -r " .. folder)
 end

@@ -7,6 +7,7 @@ local config = require("mtx.config")
 local fixture = require("http_fixture")
 local mtx = require("mtx")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local MODELS = os.getenv("MTX_MODELS_DIR") or "models"
 local NAME = "SmolLM2-135M-Instruct.Q4_1"
@@ -15,7 +16,7 @@ local PROMPT = "The capital of France is"
 local function start(text)
   local path = text
   if not text:find("^examples/") then
-    path = os.tmpname()
+    path = temp.path()
     local f = assert(io.open(path, "w"))
     f:write(text)
     f:close()
