@@ -151,12 +151,18 @@ static inline const golden_model *golden_arch_find(const golden_model *models, i
 }
 
 // Writes the model to a new file. False with a message on stderr.
-static inline bool golden_arch_write(const golden_model *m, char path[TEMP_PATH]) {
+static inline bool golden_arch_write_one(const golden_model *m, char path[TEMP_PATH]) {
   uint8_t *bytes = golden_arch_make(m);
   if (bytes) temp_write(path, bytes, m->n_bytes);
   else fprintf(stderr, "%s cannot be made\n", m->name);
   free(bytes);
   return bytes != NULL;
+}
+
+static inline bool golden_arch_write(const golden_model *models, int n_models, const char *name, char path[TEMP_PATH]) {
+  const golden_model *m = golden_arch_find(models, n_models, name);
+  if (!m) fprintf(stderr, "%s is missing\n", name);
+  return m && golden_arch_write_one(m, path);
 }
 
 #endif

@@ -8,13 +8,12 @@
 #include "tok/tok.h"
 
 // Opens `name`; the caller closes both. The file is gone again, the mapping stays. False with err (empty when
-// there is no such model, or golden_arch_write has said why).
+// golden_arch_write has said why).
 static inline bool golden_open(const golden_model *models, int n_models, const char *name, mtx_model **model, mtx_tok **tok, mtx_err *err) {
   char path[TEMP_PATH];
   mtx_gguf *g = NULL;
   *err = (mtx_err){0};
-  const golden_model *m = golden_arch_find(models, n_models, name);
-  if (!m || !golden_arch_write(m, path)) return false;
+  if (!golden_arch_write(models, n_models, name, path)) return false;
   bool ok = !mtx_model_open(model, path, NULL, err) && !mtx_gguf_open(&g, path, 0, err) && !mtx_tok_open(tok, g, err);
   mtx_gguf_close(g);
   unlink(path);

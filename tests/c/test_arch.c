@@ -169,7 +169,7 @@ static void run_one(const run *r, const golden_model *gm) {
   char path[TEMP_PATH];
   mtx_model *m;
   mtx_err err = {0};
-  if (!golden_arch_write(gm, path)) {
+  if (!golden_arch_write_one(gm, path)) {
     CHECK(false, "%s cannot be made", r->name);
     return;
   }

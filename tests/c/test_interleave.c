@@ -166,7 +166,7 @@ static void run_model(const char *name, const char *path) {
 
 static void run_golden(const golden_model *gm) {
   char path[TEMP_PATH];
-  if (!golden_arch_write(gm, path)) exit(2);
+  if (!golden_arch_write_one(gm, path)) exit(2);
   run_model(gm->name, path);
   unlink(path);
 }

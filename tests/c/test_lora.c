@@ -60,7 +60,7 @@ static int read_tokens(const char *name, int32_t *token) {
 }
 
 static mtx_model *open_model(const char *name) {
-  char path[128];
+  char path[TEMP_PATH];
   mtx_model *m = NULL;
   mtx_err err = {0};
   if (is_quantised(name)) snprintf(path, sizeof path, "tests/golden/quantised/%s.gguf", name);

@@ -106,7 +106,7 @@ static void test_disk(const subject *s, const mtx_model *m, const mtx_tok *tok, 
 }
 
 static void test_saved_prefix(const subject *s, const mtx_model *m, const mtx_tok *tok, mtx_lora **set, const result *cold) {
-  char path[64];
+  char path[TEMP_PATH + 16];
   mtx_engine *e = engine(m, tok, 0, 64 << 20), *f = engine(m, tok, 0, 64 << 20);
   mtx_buf key = {0}, owner = {0};
   int64_t n_saved;
@@ -184,7 +184,7 @@ static const float *eval(mtx_session *s, int64_t at, int64_t n) {
 }
 
 static void test_sessions(const subject *s, const mtx_model *m, const mtx_tok *tok, mtx_lora **set) {
-  char path[64];
+  char path[TEMP_PATH + 16];
   size_t size = (size_t)mtx_model_get_info(m)->n_out * sizeof(float);
   mtx_engine *e = engine(m, tok, 0, 0);
   mtx_session *base = session(e, NULL), *one = session(e, set[ONE]), *half = session(e, set[HALF]), *fork, *back = session(e, set[ONE]);

@@ -110,7 +110,7 @@ static const variant on_mamba2[] = {
 
 static void check_all(const char *name, const variant *v, int n) {
   mtx_model *m = NULL;
-  char file[40];
+  char file[TEMP_PATH];
   mtx_err err = {0};
   CHECK(golden_arch_write(models, n_models, name, file) && mtx_model_open(&m, file, NULL, &err) == MTX_OK, "%s: %s", name, err.msg);
   unlink(file);
@@ -125,7 +125,7 @@ static uint32_t rnd(uint32_t n) { return (seed = seed * 1664525u + 1013904223u) 
 static void test_damage(void) {
   mtx_model *m = NULL;
   mtx_adapter *a;
-  char file[40];
+  char file[TEMP_PATH];
   mtx_err err = {0};
   static uint8_t good[1 << 17], bad[1 << 17];
   FILE *f = fopen("tests/golden/lora/llama-qv.gguf", "rb");
@@ -156,7 +156,7 @@ static void test_sets(void) {
   mtx_model *m = NULL, *other = NULL;
   mtx_adapter *a = NULL;
   mtx_lora *l = NULL;
-  char file[40];
+  char file[TEMP_PATH];
   mtx_err err = {0};
   CHECK(golden_arch_write(models, n_models, "llama", file) && !mtx_model_open(&m, file, NULL, &err) && !mtx_model_open(&other, file, NULL, &err), "%s", err.msg);
   unlink(file);
