@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # mtx: build, install, test. `make help` lists the targets.
 #
-# A folder of csrc/ is a layer; sources are found by wildcard, so a new
+# A folder of csrc/ is a layer, and LAYERS their order; sources are found by wildcard, so a new
 # architecture, quant type or binding needs no line here. Only csrc/kern/ISA/
 # gets instruction-set flags: one binary runs everywhere and picks its tier.
 
@@ -38,7 +38,7 @@ ISA_FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512
 ISA_FLAGS_amx    := $(ISA_FLAGS_avx512) -mavx512vnni -mamx-tile -mamx-int8
 ISA_FLAGS_neon   :=
 
-LAYERS    := base gguf st quant tok grammar kern kern/scalar kv graph backend model sample engine
+LAYERS    := base quant gguf tok grammar kv kern kern/scalar graph backend model sample engine
 CORE_SRC  := $(sort $(foreach l,$(LAYERS),$(wildcard csrc/$(l)/*.c)))
 ISA_SRC   := $(sort $(foreach i,$(ISA),$(wildcard csrc/kern/$(i)/*.c)))
 BIND_SRC  := $(sort $(wildcard csrc/bind/*.c))
@@ -156,7 +156,7 @@ neon-check: ## build the kernels for aarch64 and run their tests under qemu-user
 # The parsers are what is fuzzed: the kernels would take minutes to instrument.
 FUZZ_SECONDS ?= 60
 fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
-	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz LAYERS="base gguf st quant tok grammar kv" ISA= OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
+	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz LAYERS="base quant gguf tok grammar kv" ISA= OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
 	@BUILD=build/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh
 
 fuzz-bins: $(FUZZ_BIN)

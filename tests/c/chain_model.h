@@ -5,6 +5,10 @@
 // One block whose attention and feed-forward are zero; token_embd is the unit
 // matrix; output.weight gives token succ(i) a large logit after token i. Token
 // texts are any bytes (written in the GPT-2 alphabet). Token 0 ends a generation.
+//
+// tests/lua/chain_model.lua is its like for Lua. There are two because what scripts differ in
+// (there whole answers and a template; here single bytes, split characters, near ties) is most
+// of each, and the C tests run without Lua (sanitizers, other CPUs).
 #ifndef MTX_TESTS_CHAIN_MODEL_H
 #define MTX_TESTS_CHAIN_MODEL_H
 

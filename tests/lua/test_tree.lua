@@ -77,6 +77,22 @@ function TestTree:test_comments_name_files_that_are_there()
   end
 end
 
+-- The order of layers is the Makefile's.
+function TestTree:test_includes_point_down_only()
+  local level, n = { bind = 100 }, 0
+  for name in text_of("Makefile"):match("\nLAYERS%s*:= ([^\n]*)"):gmatch("%S+") do
+    n = n + 1
+    level[name] = n
+  end
+  for _, path in ipairs(files_of({ "csrc" }, "%.[ch]$")) do
+    local own = level[path:match("^csrc/(%w+)/")]
+    for name in text_of(path):gmatch('\n#include "(%w+)/') do
+      lu.assertTrue(not own or not level[name] or level[name] <= own, path .. " includes a file of " .. name)
+    end
+  end
+  lu.assertTrue(n > 10)
+end
+
 function TestTree:test_every_source_file_names_its_licence()
   local n = 0
   for _, path in ipairs(files_of(ROOTS, "%.%w+$")) do
