@@ -53,7 +53,7 @@ static int one_seq(mtx_context *c) {
 static double prefill(mtx_context *c, int seq, int n, int n_vocab) {
   mtx_err e;
   mtx_row *rows = calloc((size_t)n, sizeof *rows);
-  for (int i = 0; i < n; i++) rows[i] = (mtx_row){(i * 7919 + 13) % n_vocab, seq, i == n - 1};
+  for (int i = 0; i < n; i++) rows[i] = (mtx_row){.token = (i * 7919 + 13) % n_vocab, .seq = seq, .want = i == n - 1};
   double t = now();
   int max = mtx_context_max_rows(c);
   for (int at = 0; at < n; at += max)
@@ -73,7 +73,7 @@ static double outside(mtx_context *c, int seq, int n) {
   for (int i = 0; i < n; i++) {
     mtx_profile_row rows[64];
     double t = now(), ops = 0;
-    if (mtx_context_step(c, &(mtx_row){5, seq, true}, 1, NULL, &e)) die(&e);
+    if (mtx_context_step(c, &(mtx_row){.token = 5, .seq = seq, .want = true}, 1, NULL, &e)) die(&e);
     t = now() - t;
     for (int k = mtx_context_profile_take(c, rows, 64); k > 0; k--) ops += 1e-9 * (double)rows[k - 1].ns;
     us[i] = 1e6 * (t - ops);
@@ -86,7 +86,7 @@ static double decode(mtx_context *c, const int *seq, int n_seqs, int n, int n_vo
   double t = now();
   for (int i = 0; i < n; i++) {
     mtx_row rows[64];
-    for (int s = 0; s < n_seqs; s++) rows[s] = (mtx_row){(i * 31 + s * 7 + 5) % n_vocab, seq[s], true};
+    for (int s = 0; s < n_seqs; s++) rows[s] = (mtx_row){.token = (i * 31 + s * 7 + 5) % n_vocab, .seq = seq[s], .want = true};
     if (mtx_context_step(c, rows, n_seqs, NULL, &e)) die(&e);
   }
   return now() - t;

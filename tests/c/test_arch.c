@@ -40,7 +40,7 @@ static float *evaluate(const mtx_model *m, const run *r, int chunk, int n_thread
   for (int at = 0; at < r->n_tokens; at += chunk) {
     mtx_row rows[MAX_TOKENS];
     int n = r->n_tokens - at < chunk ? r->n_tokens - at : chunk;
-    for (int i = 0; i < n; i++) rows[i] = (mtx_row){r->token[at + i], seq, true};
+    for (int i = 0; i < n; i++) rows[i] = (mtx_row){.token = r->token[at + i], .seq = seq, .want = true};
     const float *out;
     if (mtx_context_step(c, rows, n, &out, &err)) goto fail;
     memcpy(all + (size_t)at * (size_t)r->width, out, (size_t)n * (size_t)r->width * sizeof *all);
@@ -113,7 +113,7 @@ static void check_hidden(const run *r, const mtx_model *m, const float *ref, con
     for (int at = 0; at < r->n_tokens; at += chunk) {
       mtx_row rows[MAX_TOKENS];
       int n_rows = r->n_tokens - at < chunk ? r->n_tokens - at : chunk;
-      for (int i = 0; i < n_rows; i++) rows[i] = (mtx_row){r->token[at + i], seq, mode && (at + i) % 3 == 0 ? MTX_WANT_OUTPUT : MTX_WANT_HIDDEN};
+      for (int i = 0; i < n_rows; i++) rows[i] = (mtx_row){.token = r->token[at + i], .seq = seq, .want = mode && (at + i) % 3 == 0 ? MTX_WANT_OUTPUT : MTX_WANT_HIDDEN};
       const float *out, *hidden;
       CHECK(mtx_context_step(c, rows, n_rows, &out, &err) == MTX_OK, "%s: %s", r->name, err.msg);
       hidden = mtx_context_hidden(c);

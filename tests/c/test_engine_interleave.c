@@ -46,7 +46,7 @@ static float *reference(world *w, const int32_t *tokens, int n, int from) {
   float *copy = malloc(bytes);
   pthread_mutex_lock(&w->lock);
   if (!mtx_kv_seq_new(kv, &seq, &err)) {
-    for (int i = 0; i < n; i++) rows[i] = (mtx_row){tokens[i], seq, i >= from};
+    for (int i = 0; i < n; i++) rows[i] = (mtx_row){.token = tokens[i], .seq = seq, .want = i >= from};
     if (!mtx_context_step(w->alone, rows, n, &out, &err)) memcpy(copy, out, bytes);
     mtx_kv_seq_free(kv, seq);
   }

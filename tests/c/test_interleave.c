@@ -50,7 +50,7 @@ static void append(scene *x, const int *who, const int *n, int n_who) {
   for (int i = 0; i < n_who; i++) {
     seq *s = &x->s[who[i]];
     int at = (int)mtx_kv_seq_len(mtx_context_kv(x->c), s->id);
-    for (int k = 0; k < n[i]; k++) rows[n_rows++] = (mtx_row){s->token[at + k], s->id, true};
+    for (int k = 0; k < n[i]; k++) rows[n_rows++] = (mtx_row){.token = s->token[at + k], .seq = s->id, .want = true};
   }
   int first[MAX_SEQS];
   for (int i = 0; i < n_who; i++) first[i] = (int)mtx_kv_seq_len(mtx_context_kv(x->c), x->s[who[i]].id);
@@ -85,7 +85,7 @@ static void verify(scene *x, int i) {
   mtx_row rows[N_CTX];
   const float *out;
   if (mtx_kv_seq_new(mtx_context_kv(alone), &id, &err)) exit(2);
-  for (int k = 0; k < s->n; k++) rows[k] = (mtx_row){s->token[k], id, true};
+  for (int k = 0; k < s->n; k++) rows[k] = (mtx_row){.token = s->token[k], .seq = id, .want = true};
   mtx_code code = mtx_context_step(alone, rows, s->n, &out, &err);
   CHECK(code == MTX_OK && memcmp(out, s->logits, (size_t)s->n * (size_t)x->width * sizeof *out) == 0, "%s: a sequence of %d tokens has other bits than alone", x->name, s->n);
   mtx_context_close(alone);

@@ -31,7 +31,7 @@ static double distance(const char *name, const int32_t *token) {
   const float *out;
   double num = 0, den = 0;
   if (mtx_context_open(&c, m, &(mtx_context_opts){.n_ctx = N, .kv_type = MTX_KV_F32}, &err) || mtx_kv_seq_new(mtx_context_kv(c), &seq, &err)) exit(2);
-  for (int i = 0; i < N; i++) rows[i] = (mtx_row){token[i], seq, true};
+  for (int i = 0; i < N; i++) rows[i] = (mtx_row){.token = token[i], .seq = seq, .want = true};
   CHECK(mtx_context_step(c, rows, N, &out, &err) == MTX_OK, "%s", err.msg);
   for (int i = 0; i < N * WIDTH; i++) num += ((double)ref[i] - out[i]) * ((double)ref[i] - out[i]), den += (double)ref[i] * ref[i];
   mtx_context_close(c);
