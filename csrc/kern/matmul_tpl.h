@@ -159,25 +159,39 @@ LANES_INLINE mf mm_steps(const mtx_pack p, mi lo, mi hi, const mm_scales *s, con
   return mf_fma(t, mf_set1(x->d), acc);
 }
 
-LANES_INLINE mf mm_block(const mtx_pack p, const mb w[8], const mm_scales *s, const mtx_q8 *x, mf acc) {
-  if (mm_two_scales(p)) {
-    mi lo = mm_dot(w, x->q, 4, mm_bits(p), mm_start(p, x->n_lo));
-    mi hi = mm_dot(w + 4, x->q + 16, 4, mm_bits(p), mm_start(p, x->n_hi));
-    return mm_steps(p, lo, hi, s, x, acc);
+// The same block of n columns: acc[c * step] is the sum of column c, act + c * stride its activation.
+LANES_INLINE void mm_blocks(const mtx_pack p, const int n, const mb w[8], const mm_scales *s, const uint8_t *act, size_t stride, mf *acc,
+                            const int step) {
+#define MM_X(c) ((const mtx_q8 *)(const void *)(act + (c) * stride))
+  const int two = mm_two_scales(p), half = two ? 4 : 8, run = n > 1 ? 1 : half;
+  mi lo[MM_TOGETHER], hi[MM_TOGETHER];
+  for (int c = 0; c < n; c++) {
+    lo[c] = mm_start(p, two ? MM_X(c)->n_lo : MM_X(c)->n);
+    hi[c] = two ? mm_start(p, MM_X(c)->n_hi) : lo[c];
   }
-  mi all = mm_dot(w, x->q, 8, mm_bits(p), mm_start(p, x->n));
-  return mm_steps(p, all, all, s, x, acc);
+  for (int v = 0; v < half; v += run)
+    for (int c = 0; c < n; c++) {
+      lo[c] = mm_dot(w + v, MM_X(c)->q + 4 * v, run, mm_bits(p), lo[c]);
+      if (two) hi[c] = mm_dot(w + 4 + v, MM_X(c)->q + 16 + 4 * v, run, mm_bits(p), hi[c]);
+    }
+  for (int c = 0; c < n; c++) acc[c * step] = mm_steps(p, lo[c], hi[c], s, MM_X(c), acc[c * step]);
+#undef MM_X
 }
 
-// Stores MM_VL sums of column y (first lane's address); n lanes exist.
+// Stores MM_VL sums of column y (first lane's address), of which n < MM_VL exist; none where n is negative.
+static __attribute__((noinline)) void mm_finish_part(float *y, const float *sum, int64_t n, bool accumulate) {
+  for (int64_t i = 0; i < n; i++) y[i] = accumulate ? y[i] + sum[i] : sum[i];
+}
+
+// The same for any n.
 LANES_INLINE void mm_finish(float *y, mf sum, int64_t n, bool accumulate) {
   if (n >= MM_VL) {
     mf_store(y, accumulate ? mf_add(mf_load(y), sum) : sum);
     return;
   }
-  float part[MM_VL];  // n may be negative: no lane exists
+  float part[MM_VL];
   mf_store(part, sum);
-  for (int64_t i = 0; i < n; i++) y[i] = accumulate ? y[i] + part[i] : part[i];
+  mm_finish_part(y, part, n, accumulate);
 }
 
 // Asks for the weights that come MM_AHEAD bytes on. With one column the CPU's own prefetcher keeps up (and asking only
@@ -191,6 +205,7 @@ LANES_INLINE void mm_ask_ahead(const uint8_t *p, const int n) {
 LANES_INLINE void mm_tile(const mtx_pack p, const int nc, const int np, const mtx_mm_args *a, const uint8_t *group, int l,
                           const uint8_t *act, float *y, int64_t n_lanes) {
   const int64_t nb = a->k / 32;
+  const int together = nc < MM_TOGETHER ? nc : MM_TOGETHER;
   const uint8_t *chunk = group;
   mf acc[8];
   for (int c = 0; c < nc * np; c++) acc[c] = mf_zero();
@@ -206,8 +221,8 @@ LANES_INLINE void mm_tile(const mtx_pack p, const int nc, const int np, const mt
         if (mm_is_rare(p)) mm_rare_unpack(p, q - 4 * l, s, l + MM_VL * part, w);
         else mm_unpack(p, q + 4 * MM_VL * part, w);
         mm_scales sc = mm_load_scales(p, s, chunk, l + MM_VL * part);
-        for (int c = 0; c < nc; c++)
-          acc[c * np + part] = mm_block(p, w, &sc, (const mtx_q8 *)(const void *)(act + c * a->act_stride), acc[c * np + part]);
+        for (int c = 0; c < nc; c += together)
+          mm_blocks(p, together, w, &sc, act + c * a->act_stride, a->act_stride, acc + c * np + part, np);
       }
       act += sizeof(mtx_q8);
       q += mm_q_bytes(p);

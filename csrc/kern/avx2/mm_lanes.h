@@ -12,6 +12,7 @@
 enum { MM_VL = 8, MM_FC = 3 };
 #define MM_NC 4
 #define MM_SIGNED 1
+#define MM_TOGETHER 1
 
 typedef __m256 mf;
 typedef __m256i mi;

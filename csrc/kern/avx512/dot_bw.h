@@ -9,6 +9,7 @@
 #include "mm_lanes.h"
 
 #define MM_SIGNED 1
+#define MM_TOGETHER 1
 
 LANES_INLINE __m512i dot_pairs(mb w, const int8_t *x, const int bits) {
   int32_t four;

@@ -6,6 +6,7 @@
 #include "mm_lanes.h"
 
 #define MM_SIGNED 0
+#define MM_TOGETHER 4  // a dot is a chain of 4 cycles a step: with four side by side few steps stand in the scheduler waiting
 
 LANES_INLINE mi mm_dot(const mb *w, const int8_t *x, const int n, const int bits, mi start) {
   (void)bits;

@@ -5,6 +5,8 @@
 
 #include "mm_lanes.h"
 
+#define MM_TOGETHER 1
+
 // Weights below 128 are the same number signed or unsigned.
 LANES_INLINE mi mm_dot(const mb *w, const int8_t *x, const int n, const int bits, mi start) {
   (void)bits;

@@ -8,6 +8,7 @@
 enum { MM_VL = 16, MM_FC = 2 };
 #define MM_NC 4        // most columns per unpacked block (4 or 8)
 #define MM_SIGNED 1    // full bytes are multiplied as signed ones
+#define MM_TOGETHER 1  // columns whose dots advance together, one vector after the other
 
 typedef vf mf;
 typedef struct { int32_t v[16]; } mi;
