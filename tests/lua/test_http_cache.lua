@@ -49,6 +49,29 @@ local function complete(prompt)
   return r.json
 end
 
+-- The checksum of a model of 500 MB (most of it a hole) is read on a thread: /health is answered before it is known.
+function TestCache:test_health_during_a_checksum()
+  local big = dir .. "/models/big.gguf"
+  assert(uv.fs_copyfile(assert(uv.fs_realpath(MODELS .. "/" .. NAME .. ".gguf")), big))
+  local fd = assert(uv.fs_open(big, "r+", 420))
+  assert(uv.fs_ftruncate(fd, 500 << 20))
+  uv.fs_close(fd)
+  start({ persist = "true" })
+  local body = '{"model":"big","prompt":"A","n_predict":1}'
+  local c = client.connect(port)
+  c:send("POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  local load
+  lu.assertTrue(client.wait(function()
+    load = ctx.pool:loading()[1]
+    return load and load.loaded ~= nil
+  end, 60000))
+  local health = client.request(port, "GET", "/health").status
+  lu.assertEquals({ health, load.task:ended(), c.data }, { 200, false, "" })
+  c:until_closed(60000)
+  lu.assertEquals(c:responses()[1].status, 200)
+  stop()
+end
+
 -- Every step that read a part of the prompt is told, up to the whole of it.
 function TestCache:test_progress_of_a_long_prompt()
   start({})
