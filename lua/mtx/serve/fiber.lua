@@ -2,6 +2,8 @@
 -- Handlers as coroutines: one that has to wait (for a model to load) gives the
 -- event loop back and goes on where it was. A client that hangs up meanwhile
 -- ends the wait.
+local uv = require("luv")
+
 local fiber = {}
 
 -- coroutine -> {x = the exchange it answers, or nil}
@@ -34,6 +36,18 @@ function fiber.wait(begin)
   local result = table.pack(coroutine.yield())
   if x then x.on_abort = before end
   return table.unpack(result, 1, result.n)
+end
+
+-- Lets everybody else have a turn of the event loop.
+function fiber.pause()
+  fiber.wait(function(go)
+    local idle = uv.new_idle() -- a timer of 0 ms would fire before sockets are looked at
+    idle:start(function()
+      idle:close()
+      go()
+    end)
+    return function() end
+  end)
 end
 
 -- Waits for a call of libuv's form, f(..., callback(err, result)); a client that hangs up does not end it.

@@ -3,12 +3,13 @@
 -- a slice at a time, so that several requests share it.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local generate = require("mtx.serve.generate")
 
 local embed = {}
 
--- Tokens of one slice.
-local SLICE = 1024
+-- Tokens of one slice, which others may overtake; bytes of text tokenized in one turn of the event loop.
+local SLICE, PAUSE_BYTES = 1024, 1 << 16
 
 local function tokens_of(loaded, input, i, req)
   local n_max = loaded.n_ctx
@@ -47,9 +48,91 @@ local function shorten(v, n)
   return out
 end
 
+local Job = {}
+Job.__index = Job
+
+-- Ends the work before the next step; the request is answered then.
+function Job:cancel()
+  self.cancelled = true
+  if self.id then self.loaded.engine:cancel(self.id) end
+end
+
+-- Tokens of all inputs; others have their turns between them.
+local function tokenize(job)
+  local req, bytes = job.req, 0
+  for i, input in ipairs(req.inputs) do
+    job.lists[i] = tokens_of(job.loaded, input, i, req)
+    job.n_tokens = job.n_tokens + #job.lists[i]
+    bytes = bytes + (type(input) == "string" and #input or 8 * #input)
+    if bytes >= PAUSE_BYTES then
+      bytes = 0
+      fiber.pause()
+      if job.cancelled or job.x.gone then return end
+    end
+  end
+end
+
+-- Gives back what the job held, however it ended; once.
+local function release(job)
+  if job.released then return end
+  job.released = true
+  local l = job.loaded
+  l.jobs[job], l.n_embeds = nil, l.n_embeds - 1
+  job.ctx.pool:release(l, job.req.keep_alive)
+end
+
+local function fail(job, status, message)
+  release(job)
+  job.ctx.app:refuse(job.x, status, message)
+end
+
+-- What the engine gave for the batch: with "none" one vector per token, input after input.
+local function take(job, got)
+  local from, req, vectors = 1, job.req, job.vectors
+  for _, ids in ipairs(job.batch) do
+    local v = got[from]
+    if req.pooling == "none" then v = table.move(got, from, from + #ids - 1, 1, {}) end
+    from = from + (req.pooling == "none" and #ids or 1)
+    vectors[#vectors + 1] = req.dimensions and shorten(v, req.dimensions) or v
+  end
+end
+
+local submit
+
+local function ended(job, ev)
+  local ctx, l = job.ctx, job.loaded
+  l.handlers[job.id], job.id = nil, nil
+  if job.x.gone then return release(job) end
+  if job.cancelled or ev.reason == "cancelled" then return fail(job, 499, "request canceled") end
+  if ev.reason == "error" then return fail(job, ev.code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(ev.message)) end
+  take(job, ev.vectors)
+  if job.at <= #job.lists then return submit(job) end
+  release(job)
+  ctx.limits:charge(job.req.key, job.n_tokens)
+  ctx.on_embed(l, job.n_tokens)
+  job.done(job.vectors, { n_tokens = job.n_tokens, load_ms = job.load_ms, total_ms = (uv.hrtime() - job.t0) / 1e6, model = l })
+end
+
+function submit(job)
+  local lists, size = job.lists, 0
+  job.batch = {}
+  while job.at <= #lists and (size == 0 or size + #lists[job.at] <= SLICE) do
+    job.batch[#job.batch + 1] = lists[job.at]
+    size = size + #lists[job.at]
+    job.at = job.at + 1
+  end
+  local l, req = job.loaded, job.req
+  local id, message, code = l.engine:embed_submit(job.batch, { normalize = req.normalize ~= false, pooling = req.pooling })
+  if not id then return fail(job, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message)) end
+  job.id = id
+  l.handlers[id] = function(ev)
+    if not job.ctx.app:guard(job.x, ended, job, ev) then release(job) end
+  end
+end
+
 -- req: {model, inputs, truncate, dimensions, keep_alive, key, normalize, pooling or pooling_of(info)}. With
 -- pooling "none" an input's vector is a list of vectors, one per token. done(vectors, info) with
--- info = {n_tokens, load_ms, total_ms}; failed(fault). Raises Faults of the request itself.
+-- info = {n_tokens, load_ms, total_ms}. Raises Faults of the request itself.
 function embed.run(ctx, x, req, done)
   local t0 = uv.hrtime()
   local loaded, load_ms = generate.model(ctx, req)
@@ -58,63 +141,25 @@ function embed.run(ctx, x, req, done)
   if req.dimensions and req.dimensions > n_embd then
     check.fail(400, "dimensions is " .. req.dimensions .. ", the model has " .. n_embd, { param = "dimensions" })
   end
-  local lists, n_tokens = {}, 0
-  for i, input in ipairs(req.inputs) do
-    lists[i] = tokens_of(loaded, input, i, req)
-    n_tokens = n_tokens + #lists[i]
+  local n = loaded.n_embeds or 0
+  if n >= ctx.config.max_waiting then
+    check.fail(503, "the queue of " .. loaded.name .. " is full: " .. n .. " requests for embeddings are under way, the limit is " .. ctx.config.max_waiting,
+      { kind = "queue_full", retry_after = 2 })
   end
+  local job = setmetatable({ ctx = ctx, x = x, req = req, loaded = loaded, done = done, t0 = t0, load_ms = load_ms, lists = {}, n_tokens = 0,
+    vectors = {}, at = 1 }, Job)
+  loaded.n_embeds, loaded.jobs[job] = n + 1, true
   ctx.pool:hold(loaded)
-  local vectors, at, batch, id = {}, 1, nil, nil
-  local function stop()
-    if not batch then return end
-    batch = nil
-    ctx.pool:release(loaded, req.keep_alive)
+  x.job = job
+  local ok, fault = pcall(tokenize, job)
+  if not ok then
+    release(job)
+    error(fault, 0)
   end
-  local function fail(message, code)
-    stop()
-    ctx.app:refuse(x, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message))
-  end
-  -- What the engine gave for the batch: with "none" one vector per token, input after input.
-  local function take(got)
-    local from = 1
-    for _, ids in ipairs(batch) do
-      local v = got[from]
-      if req.pooling == "none" then v = table.move(got, from, from + #ids - 1, 1, {}) end
-      from = from + (req.pooling == "none" and #ids or 1)
-      vectors[#vectors + 1] = req.dimensions and shorten(v, req.dimensions) or v
-    end
-  end
-  local submit
-  local function ended(ev)
-    loaded.handlers[id] = nil
-    if x.gone or ev.reason == "cancelled" then return stop() end
-    if ev.reason == "error" then return fail(ev.message, ev.code) end
-    take(ev.vectors)
-    if at <= #lists then return submit() end
-    stop()
-    ctx.limits:charge(req.key, n_tokens)
-    ctx.on_embed(loaded, n_tokens)
-    done(vectors, { n_tokens = n_tokens, load_ms = load_ms, total_ms = (uv.hrtime() - t0) / 1e6, model = loaded })
-  end
-  function submit()
-    batch = {}
-    local size = 0
-    while at <= #lists and (size == 0 or size + #lists[at] <= SLICE) do
-      batch[#batch + 1] = lists[at]
-      size = size + #lists[at]
-      at = at + 1
-    end
-    local message, code
-    id, message, code = loaded.engine:embed_submit(batch, { normalize = req.normalize ~= false, pooling = req.pooling })
-    if not id then return fail(message, code) end
-    loaded.handlers[id] = function(ev)
-      if not ctx.app:guard(x, ended, ev) then stop() end
-    end
-  end
-  x.on_abort = function()
-    if id then loaded.engine:cancel(id) end
-  end
-  submit()
+  if x.gone then return release(job) end
+  if job.cancelled then return fail(job, 499, "request canceled") end
+  x.on_abort = function() job:cancel() end
+  submit(job)
 end
 
 return embed
