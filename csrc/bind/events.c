@@ -45,6 +45,10 @@ static void push_done(lua_State *L, const mtx_event *ev) {
     lua_pushlstring(L, ev->text.ptr ? ev->text.ptr : "", ev->text.len);
     lua_setfield(L, -2, "stop_string");
   }
+  if (ev->text.len && (ev->reason == MTX_DONE_LENGTH || ev->reason == MTX_DONE_CANCELLED)) {
+    lua_pushlstring(L, ev->text.ptr, ev->text.len);
+    lua_setfield(L, -2, "rest");
+  }
   if (ev->reason == MTX_DONE_ERROR) {
     lua_pushstring(L, ev->message);
     lua_setfield(L, -2, "message");

@@ -74,6 +74,8 @@ int mtx_bind_engine_submit(lua_State *L) {
   r.cache_key = mtx_opt_string(L, 2, "cache_key", NULL);
   r.lora = mtx_bind_opt_lora(L, 2, "lora");
   r.ignore_eos = mtx_opt_bool(L, 2, "ignore_eos", false);
+  r.resumable = mtx_opt_bool(L, 2, "resumable", false);
+  r.rest = mtx_opt_string(L, 2, "rest", &r.n_rest);
   r.progress = mtx_opt_bool(L, 2, "progress", false);
   if (lua_getfield(L, 2, "shown") != LUA_TNIL) {
     int64_t n;

@@ -148,7 +148,7 @@ static bool admit(mtx_engine *e, mtx_run *r) {
     }
     if (!others_run && may_end(e, r)) {
       mtx_run *main = r->guided ? r->guided : r;
-      if (main->guide && main->n_generated) mtx_run_finish(e, main, MTX_DONE_LENGTH, NULL, NULL, NULL);
+      if (main->guide && main->n_generated) mtx_run_end(e, main, MTX_DONE_LENGTH);
       else mtx_run_fail(e, r, &err);
     }
     return false;
@@ -218,7 +218,7 @@ static void out_of_pages(mtx_engine *e, mtx_run *r) {
   } else if (!may_end(e, r)) {
     return;
   } else if (decodes(e, r)) {
-    mtx_run_finish(e, r->guided ? r->guided : r, MTX_DONE_LENGTH, NULL, NULL, NULL);
+    mtx_run_end(e, r->guided ? r->guided : r, MTX_DONE_LENGTH);
   } else {
     mtx_run_fail(e, r, &err);
   }

@@ -76,6 +76,9 @@ typedef struct mtx_request {
   const char *cache_key;     // who may reuse whose prefixes; NULL = no reuse, no keeping
   mtx_lora *lora;            // adapters, NULL = none; refed. What they made is reused for the same adapters and scales only
   bool ignore_eos;           // tokens that end a generation are never sampled
+  bool resumable;            // the caller may go on with another request: text not given out (it may be the start of a stop
+                             // string, or of a character) comes with the DONE event of a length or a cancel. Not with bans
+  const char *rest; size_t n_rest;  // such text of the request that this one continues; stop strings are found across
   bool progress;             // an event after each step that read a part of the prompt
   const int32_t *shown; int n_shown;  // control tokens whose text is given out all the same (marks of tool calls)
 } mtx_request;
@@ -103,7 +106,7 @@ typedef struct mtx_event {
   struct mtx_event *next;
   int64_t id;
   mtx_event_kind kind;
-  mtx_buf text;            // TOKEN: whole UTF-8 characters, may be empty. DONE: the stop string that was met
+  mtx_buf text;            // TOKEN: whole UTF-8 characters, may be empty. DONE: the stop string that was met; the rest of a resumable request
   mtx_ids tokens;          // TOKEN
   mtx_token_logprob *logprobs; size_t n_logprobs, cap_logprobs;  // TOKEN; START: prompt tokens from the second on
   mtx_logprob *top; size_t n_top, cap_top;

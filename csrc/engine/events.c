@@ -121,6 +121,10 @@ void mtx_emit_done(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_
   ev->t_queue_ms = (r->t_start ? r->t_start : now) - r->t_submit;
   if (r->t_start) ev->t_prefill_ms = (r->t_first ? r->t_first : now) - r->t_start;
   if (r->t_first) ev->t_decode_ms = now - r->t_first;
+  if (r->resumable && (reason == MTX_DONE_LENGTH || reason == MTX_DONE_CANCELLED)) {
+    (void)mtx_buf_append(&ev->text, r->held.ptr, r->held.len, NULL);  // without memory it is lost
+    (void)mtx_buf_append(&ev->text, r->detok.held, r->detok.n_held, NULL);
+  }
   if (stop) (void)mtx_buf_append(&ev->text, stop->text, stop->len, NULL);  // without memory only the name of the string is lost
   if (err) {
     ev->code = code ? code : mtx_code_name(err->code);

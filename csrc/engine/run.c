@@ -29,6 +29,7 @@ static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
   if (rc) return rc;
   if (r->logprobs > 1000 || r->prompt_logprobs > 1000)
     return mtx_fail_at(err, MTX_EINVAL, NULL, "logprobs", 0, "at most 1000 alternatives per token");
+  if (r->n_bans && r->n_rest) return mtx_fail_at(err, MTX_EUNSUPPORTED, NULL, "rest", 0, "cannot be combined with banned strings");
   if (r->n_bans && (r->matcher || r->logprobs >= 0))
     return mtx_fail_at(err, MTX_EUNSUPPORTED, NULL, "banned_strings", 0, "cannot be combined with a grammar or logprobs");
   for (int i = 0; i < r->n_stops; i++)
@@ -102,12 +103,14 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   run->prompt_logprobs = r->prompt_logprobs;
   run->ignore_eos = r->ignore_eos;
   run->progress = r->progress;
+  run->resumable = r->resumable && !r->n_bans;
   run->has_bans = r->n_bans > 0;
   mtx_detok_init(&run->detok, e->tok, false, false);
   mtx_sampler_opts defaults;
   mtx_sampler_opts_init(&defaults);
   if ((rc = mtx_sampler_open(&run->sampler, r->sampler ? r->sampler : &defaults, e->n_vocab, err))) goto fail;
   if ((rc = mtx_ids_append(&run->tokens, r->tokens, (size_t)r->n_tokens, err))) goto fail;
+  if (r->n_rest && (rc = mtx_detok_bytes(&run->detok, r->rest, r->n_rest, &run->held, err))) goto fail;
   if (r->n_shown && (rc = mtx_ids_append(&run->shown, r->shown, (size_t)r->n_shown, err))) goto fail;
   mtx_buf key = {0};
   rc = r->cache_key ? mtx_engine_cache_key(r->cache_key, r->lora, &key, err) : MTX_OK;
@@ -237,6 +240,10 @@ static void give_out(mtx_engine *e, mtx_run *r, size_t n, int32_t token, const m
 // Ends with all text that is certain; a stop string in the last bytes still counts.
 // `met`: the stop that ended it without text of its own, or NULL.
 static void finish_text(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *met) {
+  if (r->resumable && reason == MTX_DONE_LENGTH) {  // it is not certain
+    mtx_run_finish(e, r, reason, NULL, NULL, NULL);
+    return;
+  }
   size_t at = 0;
   (void)mtx_detok_flush(&r->detok, &r->held, NULL);  // without memory a broken last character is lost
   const mtx_text_rule *rule = find_rule(r, &at);
@@ -251,6 +258,8 @@ static void finish_text(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const
   }
   mtx_run_finish(e, r, rule ? MTX_DONE_STOP_STRING : reason, rule, NULL, NULL);
 }
+
+void mtx_run_end(mtx_engine *e, mtx_run *r, mtx_done_reason reason) { finish_text(e, r, reason, NULL); }
 
 // A token's text behind out.
 static mtx_code feed(mtx_run *r, int32_t token, mtx_buf *out, mtx_err *err) {

@@ -52,6 +52,7 @@ typedef struct mtx_run {
   mtx_ban *bans; size_t n_bans, cap_bans;
   int logprobs, prompt_logprobs;
   bool ignore_eos;
+  bool resumable;              // its held text goes with the DONE event
   bool progress;               // tells how far its prompt is
   int64_t n_told;              // prompt tokens it has told of
   mtx_event *start;            // collects prompt logprobs
@@ -182,6 +183,7 @@ void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits);
 void mtx_run_prompt_logits(mtx_engine *e, mtx_run *r, int64_t i_token, const float *logits);
 // Ends a request: event, pages to the prefix index or back, doomed.
 void mtx_run_finish(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *stop, const mtx_err *err, const char *code);
+void mtx_run_end(mtx_engine *e, mtx_run *r, mtx_done_reason reason);  // the same behind all text that is held
 void mtx_run_fail(mtx_engine *e, mtx_run *r, const mtx_err *err);  // request or evaluation
 
 // guide.c: the second sequence of a request with guidance.

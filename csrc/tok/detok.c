@@ -122,13 +122,18 @@ void mtx_detok_init(mtx_detok *d, const mtx_tok *t, bool special, bool at_start)
 
 mtx_code mtx_detok_feed(mtx_detok *d, int32_t id, mtx_buf *out, mtx_err *err) {
   const char *p;
-  size_t n, left;
+  size_t n;
   if (!mtx_tok_piece(d->tok, id, d->special, &p, &n))
     return mtx_fail(err, MTX_EINVAL, "token id %d is out of range: the vocabulary has %d tokens", (int)id, (int)d->tok->n_tokens);
   if (d->strip_space && n) {
     if (*p == ' ') p++, n--;
     d->strip_space = false;
   }
+  return mtx_detok_bytes(d, p, n, out, err);
+}
+
+mtx_code mtx_detok_bytes(mtx_detok *d, const char *p, size_t n, mtx_buf *out, mtx_err *err) {
+  size_t left;
   mtx_buf joined = {0};
   mtx_code rc = MTX_OK;
   if (d->n_held) {

@@ -119,6 +119,8 @@ typedef struct {
 void mtx_detok_init(mtx_detok *d, const mtx_tok *t, bool special, bool at_start);
 // Appends to *out what is certain now. Errors as mtx_tok_decode.
 mtx_code mtx_detok_feed(mtx_detok *d, int32_t id, mtx_buf *out, mtx_err *err);
+// The same for bytes that a token gave earlier.
+mtx_code mtx_detok_bytes(mtx_detok *d, const char *bytes, size_t n, mtx_buf *out, mtx_err *err);
 mtx_code mtx_detok_flush(mtx_detok *d, mtx_buf *out, mtx_err *err);
 // Makes any bytes whole UTF-8 with the same rule (text that does not come token by token).
 mtx_code mtx_utf8_repair(const char *bytes, size_t n, mtx_buf *out, mtx_err *err);

@@ -73,6 +73,46 @@ static void test_text(const fixture *f, int hello, int emoji, int cut, int loop,
   mtx_engine_close(e);
 }
 
+// A request that goes on in another: stop strings and characters are whole across the seam, wherever it is.
+static void test_resumed(const fixture *f, int hello, int emoji) {
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 512, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  const char *stop = "world. END";
+  size_t stop_len = strlen(stop);
+  for (int cut = 0; cut < 8; cut++) {
+    int32_t ids[64] = {hello};
+    mtx_request r = ask(ids, 1, cut);
+    r.stops = &stop, r.stop_lens = &stop_len, r.n_stops = 1, r.resumable = true;
+    result a = run_one(e, &r), b = {0};
+    CHECK(a.n_ids == a.n_generated);
+    if (a.reason == MTX_DONE_LENGTH) {
+      memcpy(ids + 1, a.ids, (size_t)a.n_ids * sizeof *ids);
+      r.n_tokens = 1 + a.n_ids, r.max_tokens = 100, r.rest = a.stop, r.n_rest = strlen(a.stop);
+      b = run_one(e, &r);
+      CHECK(b.reason == MTX_DONE_STOP_STRING && !strcmp(b.stop, stop), "cut %d: %d '%s'", cut, b.reason, b.text);
+    } else {
+      CHECK(a.reason == MTX_DONE_STOP_STRING && cut > 4);
+    }
+    strcat(a.text, b.text);
+    CHECK(!strcmp(a.text, "lo, "), "cut %d: '%s' + '%s'", cut, a.text, b.text);
+  }
+  for (int cut = 1; cut < 5; cut++) {  // one byte a token
+    int32_t ids[64] = {emoji};
+    mtx_request r = ask(ids, 1, cut);
+    r.resumable = true;
+    result a = run_one(e, &r);
+    memcpy(ids + 1, a.ids, (size_t)a.n_ids * sizeof *ids);
+    CHECK(a.reason == MTX_DONE_LENGTH && strlen(a.stop) == (size_t)(cut < 4 ? cut : 0), "cut %d: '%s'", cut, a.stop);
+    r.n_tokens = 1 + a.n_ids, r.max_tokens = 100, r.rest = a.stop, r.n_rest = strlen(a.stop);
+    result b = run_one(e, &r);
+    strcat(a.text, b.text);
+    CHECK(!strcmp(a.text, "\xf0\x9f\x98\x80!"), "cut %d: '%s'", cut, a.text);
+  }
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
 static void test_banned(const fixture *f, int hello) {
   mtx_engine *e;
   mtx_engine_opts o = {.n_ctx = 512, .kv_type = MTX_KV_F16};
@@ -670,6 +710,7 @@ int main(void) {
   fixture f;
   if (fixture_open(&f, &c)) {
     TIMED(test_text(&f, hello, emoji, cut, loop, control));
+    TIMED(test_resumed(&f, hello, emoji));
     TIMED(test_banned(&f, hello));
     TIMED(test_logprobs_and_grammar(&f, hello));
     TIMED(test_guidance(&f, hello, loop));

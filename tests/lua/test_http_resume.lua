@@ -179,9 +179,9 @@ end
 -- t_max_predict_ms ends an answer; it is no error.
 function TestLimits:test_soft_deadline()
   fake.reply = function() return { text = "a b c", fail_after = 2, code = "deadline" } end
-  local r = post("/completion", { prompt = "x", t_max_predict_ms = 5 })
+  local r = post("/completion", { prompt = "x", t_max_predict_ms = 50000 })
   lu.assertEquals({ r.status, r.json.content, r.json.stop_type }, { 200, "a b ", "limit" })
-  lu.assertEquals(post("/completion", { prompt = "x", deadline_ms = 5 }).status, 503)
+  lu.assertEquals(post("/completion", { prompt = "x", deadline_ms = 50000 }).status, 503)
 end
 
 -- Role alternation repaired on request: the template sees one turn.
@@ -201,6 +201,12 @@ end
 
 -- The real model: a shifted generation is the plain run over the kept tokens.
 TestRealShift = {}
+
+-- The text of the first n of these tokens.
+local function model_text(path, ids, n)
+  local model <close> = assert(mtx.load(path, { ctx = 96 }))
+  return model:detokenize(table.move(ids, 1, n, 1, {}))
+end
 
 function TestRealShift:test_equals_the_plain_runs()
   local path = (os.getenv("MTX_MODELS_DIR") or "models") .. "/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -224,7 +230,23 @@ function TestRealShift:test_equals_the_plain_runs()
   port = ctx.port
   local r = post("/api/generate", { model = "SmolLM2-135M-Instruct.Q4_1", prompt = prompt, raw = true, stream = false, shift = true,
     options = { num_predict = 150, num_keep = 10, temperature = 0, repeat_penalty = 1, ignore_eos = true } }, 60000)
-  stop()
   lu.assertEquals({ r.json.done_reason, r.json.eval_count, r.json.prompt_eval_count }, { "length", 150, n_prompt })
   lu.assertEquals(r.json.response, text)
+
+  -- A stop string of the last bytes before the first shift and the first behind it is found.
+  local n_first = #model_text(path, wanted, 96 - n_prompt)
+  local across = text:sub(n_first - 2, n_first + 3)
+  lu.assertEquals(text:find(across, 1, true), n_first - 2, "the stop string is not where the seam is")
+  for _, stream in ipairs({ false, true }) do
+    local body = { model = "SmolLM2-135M-Instruct.Q4_1", prompt = prompt, raw = true, stream = stream, shift = true,
+      options = { num_predict = 150, num_keep = 10, temperature = 0, repeat_penalty = 1, ignore_eos = true, stop = { across } } }
+    local got, reason = "", nil
+    for _, e in ipairs(client.ndjson(post("/api/generate", body, 60000).body .. "\n")) do got, reason = got .. e.response, e.done_reason end
+    lu.assertEquals({ reason, got }, { "stop", text:sub(1, n_first - 3) })
+  end
+  -- What is held for one that does not come is given out at the end.
+  r = post("/api/generate", { model = "SmolLM2-135M-Instruct.Q4_1", prompt = prompt, raw = true, stream = false, shift = true,
+    options = { num_predict = 150, num_keep = 10, temperature = 0, repeat_penalty = 1, ignore_eos = true, stop = { text:sub(-2) .. "zzz" } } }, 60000)
+  lu.assertEquals({ r.json.done_reason, r.json.response }, { "length", text })
+  stop()
 end

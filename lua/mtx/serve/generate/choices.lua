@@ -7,6 +7,7 @@ local uv = require("luv")
 local call_texts = require("mtx.serve.generate.call_texts")
 local check = require("mtx.api.check")
 local ids = require("mtx.ids")
+local json = require("mtx.json")
 local resume = require("mtx.serve.generate.resume")
 local slots = require("mtx.serve.generate.slots")
 
@@ -163,6 +164,9 @@ local function fault_of(ev)
   return check.fault(kind == "internal" and 500 or 503, ev.message or "the model failed", { kind = kind })
 end
 
+-- The text that the engine held when it ended.
+local function rest_of(ev) return ev.rest and json.clean(ev.rest) or "" end
+
 -- True when the generation goes on after the engine's end of it.
 local function resumed(job, choice, ev)
   local on, more = pcall(resume.at_done, job, choice, ev, job.submit)
@@ -172,7 +176,7 @@ local function resumed(job, choice, ev)
     return false
   end
   if more and choice.thought_mark then
-    if choice.parser then emit_parsed(job, choice.parser:feed(choice.thought_mark), choice) end
+    if choice.parser then emit_parsed(job, choice.parser:feed(rest_of(ev) .. choice.thought_mark), choice) end
     choice.thought_mark = nil
   end
   return more
@@ -183,7 +187,10 @@ function ON.done(job, choice, ev)
   job.loaded.handlers[choice.id] = nil
   if resumed(job, choice, ev) then return end
   slots.leave(job.loaded, choice)
+  local rest = not choice.stopped and rest_of(ev) or ""
+  if rest ~= "" and not choice.parser then emit(job, { kind = "text", text = rest }, choice) end
   if choice.parser and ev.reason ~= "error" then
+    if rest ~= "" then emit_parsed(job, choice.parser:feed(rest), choice) end
     local events = choice.parser:finish()
     if choice.held and events[1] then events[1].logprobs = choice.held end
     emit_parsed(job, events, choice)

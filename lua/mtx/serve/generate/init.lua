@@ -118,8 +118,8 @@ local function negative_of(job, choice, tokens)
   return table.move(tokens, #job.prompts[choice.prompt] + 1, #tokens, #out + 1, out)
 end
 
--- Hands the tokens of a choice to the engine; again (choice.round) when it is resumed.
-local function submit(job, choice, tokens)
+-- Hands the tokens of a choice to the engine; again (choice.round) when it is resumed, with the text held at its last end.
+local function submit(job, choice, tokens, rest)
   local ctx, req, l = job.ctx, job.req, job.loaded
   local room = l.n_ctx - #tokens
   local max = math.min(resume.limit(job) - (choice.n_before or 0), room)
@@ -131,7 +131,7 @@ local function submit(job, choice, tokens)
     grammar_opening = not choice.round and job.grammar_opening or nil, grammar_optional = job.grammar_optional, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = job.cache_key,
-    ignore_eos = req.ignore_eos or false, progress = req.return_progress, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
+    ignore_eos = req.ignore_eos or false, progress = req.return_progress, resumable = resume.wanted(req), rest = rest, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
     cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
   if not id then
     if code == "limit" then

@@ -46,7 +46,7 @@ local function next_ids(job, choice, ev)
   end
 end
 
--- Called at a done event: true when the generation goes on. submit(job, choice, ids)
+-- Called at a done event: true when the generation goes on. submit(job, choice, ids, rest)
 -- as in init.lua; may raise a Fault.
 function resume.at_done(job, choice, ev, submit)
   if not choice.ids or job.cancelled or choice.stopped then return false end
@@ -60,7 +60,7 @@ function resume.at_done(job, choice, ev, submit)
   for _, k in ipairs({ "queue", "prefill", "decode" }) do ms[k] = (ms[k] or 0) + (ev["t_" .. k .. "_ms"] or 0) end
   choice.n_before, choice.ms_before = n, ms
   choice.round, choice.thought_end = (choice.round or 0) + 1, nil
-  submit(job, choice, ids)
+  submit(job, choice, ids, not choice.thought_mark and ev.rest or nil)
   return true
 end
 
