@@ -9,8 +9,8 @@
 //    is also an epsilon at the call site, removed by determinisation);
 //  - no left recursion, so calls without a byte between them form a DAG;
 //  - every state is live: from it the end of its rule can be reached.
-// A frame has a 64-bit counter: LOOP rules count iterations in it, SET rules
-// keep which keys were used; it is 0 in plain rules.
+// A frame has a 64-bit counter: LOOP rules count iterations in it, COUNT rules
+// characters, SET rules keep which keys were used; it is 0 in plain rules.
 #ifndef MTX_GRAMMAR_AUTOMATON_H
 #define MTX_GRAMMAR_AUTOMATON_H
 
@@ -46,7 +46,7 @@ typedef struct {
   uint32_t text, n_text;  // into gr->text
 } gr_token_ref;
 
-enum { GR_PLAIN, GR_LOOP, GR_SET };
+enum { GR_PLAIN, GR_LOOP, GR_SET, GR_COUNT };
 
 typedef struct {
   uint32_t edge, n_edges;
@@ -57,6 +57,8 @@ typedef struct {
   uint8_t accept;
   uint8_t final;  // accepts and nothing can follow within the rule (never in SET rules)
   uint8_t kind;   // of its rule
+  uint8_t tick;   // COUNT rules: entering it completes a character
+  uint16_t dist;  // COUNT rules: characters that still complete before the nearest end
 } gr_state;
 
 typedef struct {
@@ -70,7 +72,9 @@ typedef struct {
   uint64_t first[4];   // bytes it may begin with
   uint64_t follow[4];  // bytes that may come after it, in any context
   uint32_t name, n_name;
-  // GR_LOOP: body repeated between min and max times
+  // GR_LOOP: body repeated between min and max times; GR_COUNT: a plain automaton (calls nothing) whose
+  // texts have min to max characters. Every end it is steered to must be had at any length that is far
+  // enough (compile.c relies on the front end for that).
   uint32_t body;
   uint32_t min, max;  // max UINT32_MAX: no bound, the counter stops at min
   uint32_t family;    // lowest loop rule with the same body and follow set
@@ -135,10 +139,21 @@ static inline int32_t gr_next(const mtx_grammar *g, const gr_state *s, uint8_t b
   return -1;
 }
 
+// The counter of a frame that goes on to state `to` when it was c. False: the end would be too far.
+static inline bool gr_count(const mtx_grammar *g, const gr_state *to, uint64_t *c) {
+  if (to->kind != GR_COUNT) return true;
+  const gr_rule *r = g->rules + to->rule;
+  *c += to->tick;
+  if (r->max != UINT32_MAX) return *c + to->dist <= r->max;
+  if (*c > r->min) *c = r->min;
+  return true;
+}
+
 static inline bool gr_accepts(const mtx_grammar *g, const gr_state *s, uint64_t c) {
   if (!s->accept) return false;
   if (s->kind == GR_PLAIN) return true;
   const gr_rule *r = g->rules + s->rule;
+  if (s->kind == GR_COUNT) return c >= r->min;
   if (s->kind == GR_LOOP) return c >= 1 && c >= r->min;
   return gr_set_done(g, g->sets + r->set, c);
 }

@@ -229,6 +229,19 @@ mtx_gx mtx_gx_loop(mtx_gb *b, uint32_t body, uint32_t min, uint32_t max) {
   return mtx_gx_ref(b, r);
 }
 
+mtx_gx mtx_gx_count(mtx_gb *b, struct mtx_cdfa *d, bool json, uint32_t min, uint32_t max) {
+  mtx_gx body = mtx_gx_dfa(b, d, json);
+  uint32_t r = mtx_gb_rule(b, "text", 4);
+  if (b->code) return MTX_GX_NEVER;
+  gb_rule *rule = b->rules + r;
+  rule->kind = GR_COUNT;
+  rule->defined = true;
+  rule->body = body;
+  rule->min = min;
+  rule->max = max;
+  return mtx_gx_ref(b, r);
+}
+
 mtx_gx mtx_gx_ref(mtx_gb *b, uint32_t rule) {
   return add(b, (gx_node){.kind = GX_REF, .a = rule, .size = 1});
 }

@@ -37,7 +37,7 @@ typedef struct {
   bool defined;
   mtx_gx body;   // PLAIN
   uint32_t name, n_name;
-  uint32_t loop_body, min, max;       // LOOP
+  uint32_t loop_body, min, max;       // LOOP; COUNT: body is a DFA of texts with min to max characters
   uint32_t set, item, n_items;        // SET: gb->items[item..]
   mtx_gx sep;                         // SET: between two members
 } gb_rule;
@@ -91,6 +91,9 @@ mtx_gx mtx_gx_alt2(mtx_gb *b, mtx_gx x, mtx_gx y);
 mtx_gx mtx_gx_rep(mtx_gb *b, mtx_gx x, uint32_t min, uint32_t max);
 // Always a LOOP rule over a rule: for wide bodies, whatever the counts.
 mtx_gx mtx_gx_loop(mtx_gb *b, uint32_t body, uint32_t min, uint32_t max);
+// The texts of a DFA that have min to max characters, as a COUNT rule. d: minimal, and such that
+// mtx_cdfa_is_countable says so for these bounds; ownership as of mtx_gx_dfa.
+mtx_gx mtx_gx_count(mtx_gb *b, struct mtx_cdfa *d, bool json, uint32_t min, uint32_t max);
 mtx_gx mtx_gx_ref(mtx_gb *b, uint32_t rule);
 mtx_gx mtx_gx_token(mtx_gb *b, uint32_t ref, bool negated);
 // Takes ownership of d (freed with the builder), even on failure. json: the
@@ -127,6 +130,7 @@ typedef struct {
 typedef struct {
   MTX_VEC(nfa_edge, edges);
   MTX_VEC(int32_t, heads);  // first edge of each state, -1: none
+  int32_t chars, n_chars;   // states of the last DFA, between characters
   bool failed;
 } mtx_nfa;
 

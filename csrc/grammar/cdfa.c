@@ -331,6 +331,32 @@ mtx_cdfa *mtx_cdfa_minimize(const mtx_cdfa *x) {
 
 bool mtx_cdfa_is_empty(const mtx_cdfa *x) { return !x->states[0].accept && x->states[0].n_edges == 0; }
 
+#define MAX_COUNTABLE 64u  // states; masks of counted automata are large
+
+// With n characters to go, which states can end? Once all can, and none is without a
+// successor, they can at every later n.
+bool mtx_cdfa_is_countable(const mtx_cdfa *x, uint32_t min) {
+  if (x->n_states > MAX_COUNTABLE) return false;
+  bool ends[MAX_COUNTABLE], before[MAX_COUNTABLE], all = false, regular = true;
+  uint32_t shortest = UINT32_MAX;
+  for (uint32_t i = 0; i < x->n_states; i++) {
+    ends[i] = x->states[i].accept;
+    regular &= x->states[i].n_edges > 0;
+  }
+  for (uint32_t n = 0; n <= x->n_states && !all; n++) {
+    if (ends[0] && shortest == UINT32_MAX) shortest = n;
+    memcpy(before, ends, sizeof ends);
+    all = true;
+    for (uint32_t i = 0; i < x->n_states; i++) all &= ends[i];
+    for (uint32_t i = 0; i < x->n_states; i++) {
+      ends[i] = false;
+      for (uint32_t k = 0; k < x->states[i].n_edges; k++) ends[i] |= before[x->edges[x->states[i].edge + k].to];
+      regular &= ends[i] || !before[i];
+    }
+  }
+  return min <= shortest || (all && regular);
+}
+
 bool mtx_cdfa_match(const mtx_cdfa *d, const char *p, size_t n) {
   uint32_t s = 0, c;
   for (size_t at = 0; at < n;) {

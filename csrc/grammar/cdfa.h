@@ -45,6 +45,9 @@ mtx_cdfa *mtx_cdfa_minus(const mtx_cdfa *x, const mtx_cdfa *y);
 // Fewest states; dead ends removed.
 mtx_cdfa *mtx_cdfa_minimize(const mtx_cdfa *x);
 bool mtx_cdfa_is_empty(const mtx_cdfa *x);  // matches nothing; x minimal
+// May its texts be counted while they are written (COUNT rules, automaton.h)? x minimal. With a lower
+// bound above the shortest text every state must have an end at each length from its nearest on.
+bool mtx_cdfa_is_countable(const mtx_cdfa *x, uint32_t min);
 bool mtx_cdfa_match(const mtx_cdfa *d, const char *utf8, size_t n);
 
 #endif

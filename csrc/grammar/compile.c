@@ -65,6 +65,7 @@ bool gr_set_done(const mtx_grammar *g, const gr_set *s, uint64_t c) {
 static bool rule_nullable(mtx_gb *b, uint8_t *rules, const gb_rule *r) {
   switch (r->kind) {
     case GR_LOOP: return r->min == 0 || rules[r->loop_body];
+    case GR_COUNT: return r->min == 0 && b->nodes[r->body].nullable;
     case GR_SET: return false;  // an empty object is the front end's own alternative
     default: return b->nodes[r->body].nullable;
   }
@@ -299,7 +300,7 @@ static void find_families(mtx_gb *b, mtx_grammar *g) {
 }
 
 static void find_leaves(mtx_grammar *g) {
-  for (uint32_t i = 0; i < g->n_rules; i++) g->rules[i].leaf = 2 * (g->rules[i].kind == GR_PLAIN);  // 2: also fit as a body
+  for (uint32_t i = 0; i < g->n_rules; i++) g->rules[i].leaf = g->rules[i].kind == GR_PLAIN ? 2 : g->rules[i].kind == GR_COUNT;  // 2: also fit as a body
   for (uint32_t i = 0; i < g->n_states; i++) {
     const gr_state *s = g->states + i;
     uint8_t *leaf = &g->rules[s->rule].leaf;
@@ -314,6 +315,24 @@ static void find_leaves(mtx_grammar *g) {
     int n = 0;
     for (int k = 0; k < 4; k++) n += __builtin_popcountll(g->rules[i].first[k]);
     g->rules[i].wide = g->rules[i].leaf && n >= WIDE_BYTES;
+  }
+}
+
+// Characters before the nearest end, for each state of a COUNT rule.
+static void find_distances(mtx_gb *b, mtx_grammar *g) {
+  for (uint32_t i = 0; i < g->n_states; i++)
+    if (g->states[i].kind == GR_COUNT) g->states[i].dist = g->states[i].accept ? 0 : UINT16_MAX;
+  for (bool changed = true; changed && mtx_gb_in_time(b);) {
+    changed = false;
+    for (uint32_t i = g->n_states; i-- > 0;) {
+      gr_state *s = g->states + i;
+      for (uint32_t k = 0; s->kind == GR_COUNT && k < s->n_edges; k++) {
+        const gr_state *to = g->states + g->edges[s->edge + k].to;
+        if (to->dist == UINT16_MAX || to->dist + to->tick >= s->dist) continue;
+        s->dist = (uint16_t)(to->dist + to->tick);
+        changed = true;
+      }
+    }
   }
 }
 
@@ -421,6 +440,7 @@ mtx_code mtx_gb_finish(mtx_gb *b, uint32_t root, mtx_grammar **out, mtx_err *err
   if (!b->code) find_follow(b, g);
   if (!b->code) find_families(b, g);
   if (!b->code) find_leaves(g);
+  if (!b->code) find_distances(b, g);
   if (!b->code) make_tables(b, g);
   if (b->code) {
     mtx_grammar_unref(g);

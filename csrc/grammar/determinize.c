@@ -97,6 +97,11 @@ static bool rehash(det *t) {
   return true;
 }
 
+// Between two characters of the rule's DFA? The sets of a DFA's own texts hold either only such states or none.
+static bool between_characters(const det *t, uint32_t at, uint32_t n) {
+  return n && (t->ints[at] == 1 || (t->ints[at] >= t->f->chars && t->ints[at] < t->f->chars + t->f->n_chars));
+}
+
 static int32_t add_state(det *t, uint32_t at, uint32_t n, uint64_t hash, bool accept, uint32_t rule) {
   if (!MTX_VEC_GROW(t, states, 1, MTX_GRAMMAR_MAX_STATES) ||
       !MTX_VEC_GROW(t->g, states, 1, MTX_GRAMMAR_MAX_STATES)) {
@@ -105,7 +110,7 @@ static int32_t add_state(det *t, uint32_t at, uint32_t n, uint64_t hash, bool ac
   }
   t->states[t->n_states] = (det_state){at, n, hash};
   t->g->states[t->g->n_states++] =
-      (gr_state){.table = -1, .rule = rule, .accept = accept, .kind = t->g->rules[rule].kind};
+      (gr_state){.table = -1, .rule = rule, .accept = accept, .kind = t->g->rules[rule].kind, .tick = between_characters(t, at, n)};
   return (int32_t)t->n_states++;
 }
 

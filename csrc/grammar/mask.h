@@ -8,7 +8,7 @@
 // string), so an entry keeps them as a trie of their own (the tails). A loop
 // counts as one frame with its body and is walked without its bounds, noting
 // how many iterations each token begins: one entry serves every count of every
-// loop of a family.
+// loop of a family. A COUNT rule's characters are counted the same way.
 //
 // A frame without calls (a leaf: the inside of a string, a number) is a plain
 // automaton. Its entries are found by table look-ups, and equal automata of
@@ -21,7 +21,7 @@
 
 typedef struct {
   int32_t d;
-  int32_t family;  // rule number of the loop's family, or -1
+  int32_t family;  // rule number of the loop's family, or of the COUNT rule; -1: neither
   uint64_t c;      // the counter in SET rules, else 0
 } mask_key;
 
@@ -116,6 +116,8 @@ mtx_code mtx_mask_leave(const mask_entry *e, gr_stacks *s, const mtx_vocab_trie 
 static inline uint32_t mtx_mask_frame(const mtx_grammar *g, mask_key key) {
   return key.family >= 0 ? (uint32_t)key.family : g->states[key.d].rule;
 }
+
+static inline bool mtx_mask_is_loop(const mtx_grammar *g, mask_key key) { return key.family >= 0 && g->rules[key.family].kind == GR_LOOP; }
 
 // Fills w->ids, w->begun and w->exits for the frame; exits only where a byte of
 // `follow` can come next.

@@ -72,16 +72,17 @@ static uint32_t number_of(int32_t *list, uint32_t *n, int32_t d) {
 }
 
 static bool image_of(const mtx_grammar *g, mask_key key, const uint64_t follow[4], image *m) {
-  const int32_t loop = key.family >= 0 ? g->rules[key.family].start : -1;
+  const int32_t loop = mtx_mask_is_loop(g, key) ? g->rules[key.family].start : -1;
   int32_t list[MAX_STATES];
   uint32_t n = 0;
-  bool ok = put(m, loop >= 0);
+  const bool counted = key.family >= 0 && loop < 0;
+  bool ok = put(m, counted ? 2 : loop >= 0);
   for (int i = 0; i < 4; i++) ok = ok && put(m, (uint32_t)follow[i]) && put(m, (uint32_t)(follow[i] >> 32));
   number_of(list, &n, key.d);
   for (uint32_t i = 0; ok && i < n; i++) {
     const bool between = list[i] == loop;  // stands for the start of the next iteration
     const gr_state *s = g->states + (between ? g->rules[g->rules[key.family].body].start : list[i]);
-    ok = put(m, s->n_edges << 2 | between << 1 | s->accept);
+    ok = put(m, s->n_edges << 2 | between << 1 | s->accept) && (!counted || put(m, (uint32_t)s->dist << 1 | s->tick));
     for (uint32_t k = 0; ok && k < s->n_edges; k++) {
       const gr_edge *e = g->edges + s->edge + k;
       uint32_t to = number_of(list, &n, loop >= 0 && g->states[e->to].accept ? loop : e->to);

@@ -181,13 +181,14 @@ static mtx_code walk_any(const mtx_grammar *g, const mtx_walk_trie *t, mask_walk
 // ---- leaves ---------------------------------------------------------------------------------
 
 // One state and one count per depth; the count is that of the loop at the end of
-// the iteration the state is in.
+// the iteration the state is in, or of the characters of a COUNT rule. There a
+// token begins as many as it has, with those that must follow it.
 static mtx_code walk_leaf(const mtx_grammar *g, const mtx_walk_trie *t, mask_walk *w, mask_key key, const uint64_t follow[4]) {
   typedef struct {
     int32_t d;
     uint32_t count;
   } place;
-  const int32_t loop = key.family >= 0 ? g->rules[key.family].start : -1;
+  const int32_t loop = mtx_mask_is_loop(g, key) ? g->rules[key.family].start : -1;
   const int32_t body = loop >= 0 ? g->rules[g->rules[key.family].body].start : -1;
   place *at = malloc((t->max_depth + 1) * sizeof *at);
   if (!at) return MTX_ENOMEM;
@@ -202,11 +203,13 @@ static mtx_code walk_leaf(const mtx_grammar *g, const mtx_walk_trie *t, mask_wal
       i = node->end;
       continue;
     }
-    bool ends = g->states[x.d].accept;
-    if (loop >= 0 && ends) x.d = loop;
+    const gr_state *s = g->states + x.d;
+    const uint32_t to_go = s->kind == GR_COUNT ? s->dist : 0;
+    if (s->kind == GR_COUNT) x.count += s->tick;
+    if (loop >= 0 && s->accept) x.d = loop;
     at[node->depth] = x;
-    if (ends && i + 1 < node->end && mtx_walk_trie_leads_on(t, i, follow)) ok = note_exit(w, i, loop >= 0 ? x.count : 0);
-    ok = ok && note_tokens(t, w, i, x.count);
+    if (s->accept && i + 1 < node->end && mtx_walk_trie_leads_on(t, i, follow)) ok = note_exit(w, i, key.family >= 0 ? x.count : 0);
+    ok = ok && note_tokens(t, w, i, x.count + to_go);
     i++;
   }
   free(at);

@@ -18,7 +18,8 @@ void mtx_matcher_drop_leaves(mtx_matcher *m) {
 }
 
 // A position as (frame, stack below, counts): the frame is its rule, or the
-// loop with its body when the loop is next on the stack.
+// loop with its body when the loop is next on the stack. COUNT rules count
+// characters where loops count iterations.
 typedef struct {
   mask_key key;
   int32_t below;            // stack the frame returns to
@@ -30,7 +31,12 @@ static frame frame_of(const mtx_matcher *m, gr_cfg x) {
   const gr_state *s = g->states + x.d;
   frame f = {{x.d, -1, s->kind == GR_SET ? x.c : 0}, x.parent, 0, 0, UINT64_MAX};
   const gr_rule *loop = NULL;
-  if (s->kind == GR_LOOP) {
+  if (s->kind == GR_COUNT) {
+    f.key.family = (int32_t)s->rule;
+    f.done = x.c;
+    f.min = g->rules[s->rule].min;
+    if (g->rules[s->rule].max != UINT32_MAX) f.max = g->rules[s->rule].max;
+  } else if (s->kind == GR_LOOP) {
     loop = g->rules + s->rule;
     f.done = x.c;
     f.key.d = g->rules[loop->family].start;

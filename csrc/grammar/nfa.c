@@ -161,6 +161,8 @@ static void json_range(json_ctx *j, int32_t from, uint32_t lo, uint32_t hi) {
 
 void mtx_nfa_dfa(mtx_nfa *f, const mtx_cdfa *d, bool json, int32_t from, int32_t to) {
   int32_t base = (int32_t)f->n_heads;
+  f->chars = base;
+  f->n_chars = (int32_t)d->n_states;
   for (uint32_t i = 0; i < d->n_states; i++) mtx_nfa_state(f);
   json_ctx *ctx = malloc(d->n_states * sizeof *ctx);
   if (!ctx) f->failed = true;

@@ -260,6 +260,7 @@ static mtx_gx class_times(mtx_sc *s, const mtx_cdfa *d, const cd_state *st, uint
 
 // Above this, a length beside a pattern would need more states than it is worth.
 #define MAX_LENGTH_STATES 4000u
+#define FEW_STATES 32u  // as many are written out rather than counted
 
 static mtx_gx patterned_string(mtx_sc *s, mtx_cdfa *d, const string_rules *r) {
   uint32_t shortest, longest, k;
@@ -276,7 +277,13 @@ static mtx_gx patterned_string(mtx_sc *s, mtx_cdfa *d, const string_rules *r) {
   }
   length_range(d, &shortest, &longest);
   if (shortest >= r->min && longest <= r->max) return sc_quoted_leaf(s, mtx_gx_dfa(s->b, d, true));
+  if (shortest > r->max) {
+    mtx_cdfa_free(d);
+    return MTX_GX_NEVER;
+  }
   uint32_t last = r->max == UINT32_MAX ? r->min : r->max;
+  if ((uint64_t)d->n_states * last > FEW_STATES && mtx_cdfa_is_countable(d, r->min))
+    return quoted(s, mtx_gx_count(s->b, d, true, r->min, r->max));
   mtx_cdfa *len = last <= MAX_LENGTH_STATES ? mtx_cdfa_length(r->min, r->max) : NULL, *both = NULL;
   if (len && (uint64_t)d->n_states * last <= MAX_LENGTH_STATES) both = mtx_cdfa_and(d, len);
   mtx_cdfa_free(len);

@@ -124,6 +124,7 @@ static bool accepts(const gr_stacks *s, const gr_state *st, gr_cfg x) {
 // Nothing but returning is possible.
 static bool ended(const gr_stacks *s, const gr_state *st, gr_cfg x) {
   if (st->final) return true;
+  if (st->kind == GR_COUNT) return st->accept && x.c >= s->g->rules[st->rule].max;
   return st->kind == GR_LOOP && !is_free_loop(s, st, x.parent) && x.c >= 1 && x.c >= s->g->rules[st->rule].max;
 }
 
@@ -254,7 +255,7 @@ static int step_one(gr_stacks *s, gr_cfg x, uint8_t byte, gr_cfg *next) {
   const gr_state *st = g->states + x.d;
   if (st->n_calls == 0 && (x.parent <= GR_EXIT || !st->accept)) {
     int32_t to = gr_next(g, st, byte, x.c);
-    if (to < 0) return 0;
+    if (to < 0 || !gr_count(g, g->states + to, &x.c)) return 0;
     *next = settle(s, (gr_cfg){to, x.parent, x.c});
     return 1;
   }
@@ -264,7 +265,7 @@ static int step_one(gr_stacks *s, gr_cfg x, uint8_t byte, gr_cfg *next) {
   const gr_call *call = g->calls + st->call;
   if (st->n_calls != 1) return -1;
   const gr_state *body = g->states + g->rules[call->rule].start;
-  if (body->n_calls) return -1;
+  if (body->n_calls || body->kind == GR_COUNT) return -1;
   uint64_t c;
   int32_t to = gr_next(g, body, byte, 0);
   if (to < 0 || !call_allowed(s, st, call, x, &c)) return 0;
@@ -300,9 +301,9 @@ uint32_t gr_step(gr_stacks *s, gr_cfgs *out, uint32_t i_in, uint32_t n_in, uint8
   for (uint32_t i = 0; i < n_in; i++) add_work(s, out->v[i_in + i]);
   close_work(s, byte);
   for (uint32_t i = 0; i < s->n_work && !s->status; i++) {
-    const gr_cfg x = s->work[i];
+    gr_cfg x = s->work[i];
     int32_t to = gr_next(s->g, s->g->states + x.d, byte, x.c);
-    if (to >= 0) add_out(s, out, from, (gr_cfg){to, x.parent, x.c});
+    if (to >= 0 && gr_count(s->g, s->g->states + to, &x.c)) add_out(s, out, from, (gr_cfg){to, x.parent, x.c});
   }
   if (s->fuel < 0 && !s->status) s->status = MTX_ELIMIT;
   if (s->status) out->n_v = from;

@@ -143,8 +143,8 @@ static const mask_case cases[] = {
      "{\"line\": 7, \"old\": \"\", \"new\": \"return (1);\"}]}", false},
     {"search with patterns",
      "{\"type\":\"object\",\"properties\":{\"query\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":60},\"since\":{\"type\":\"string\",\"format\":\"date\"},\"lang\":{\"type\":\"string\",\"pattern\":\"^[a-z]{2}$\"},"
-     "\"id\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9_-]{1,64}$\"},\"limit\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1}},\"required\":[\"query\"]}",
-     "{\"query\": \"stories about the sea and the land in the north\", \"since\": \"2024-02-29\", \"lang\": \"en\", \"id\": \"an-id_0123456789-of-this-one\", \"limit\": 0.25}", false},
+     "\"id\":{\"type\":\"string\",\"pattern\":\"^[a-z0-9_-]{1,64}$\"},\"slug\":{\"type\":\"string\",\"pattern\":\"^[a-z]+(-[a-z]+)*$\",\"maxLength\":80},\"limit\":{\"type\":\"number\",\"minimum\":0,\"maximum\":1}},\"required\":[\"query\"]}",
+     "{\"query\": \"stories about the sea and the land in the north\", \"since\": \"2024-02-29\", \"lang\": \"en\", \"id\": \"an-id_0123456789-of-this-one\", \"slug\": \"stories-of-the-sea-and-the-land\", \"limit\": 0.25}", false},
     {"contact with formats",
      OBJECT("\"email\":{\"type\":\"string\",\"format\":\"email\"},\"host\":{\"type\":\"string\",\"format\":\"hostname\"}", "\"email\",\"host\""),
      "{\"email\": \"someone.at.home@mail.example-company.co.uk\", \"host\": \"build-server.internal.example.org\"}", false},

@@ -262,6 +262,11 @@ static void test_schema_masks(mtx_vocab_trie *t) {
       "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"ab\",\"abc\",\"b\"]},\"uniqueItems\":true,\"minItems\":2,\"maxItems\":3}",
       "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"not\":{\"enum\":[\"ab\",\"abc\"]}},\"contains\":{\"const\":\"a\"},\"minContains\":2,\"maxItems\":4}",
       "{\"type\":\"string\",\"format\":\"hostname\"}",
+      // texts that are counted while they are written, in a loop and beside others
+      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^(?:[ab]+(?:c[ab]+)*)?$\",\"maxLength\":20},\"minItems\":2,\"maxItems\":30}",
+      "{\"type\":\"string\",\"pattern\":\"^[^a]a\",\"minLength\":7,\"maxLength\":11}",
+      "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"not\":{\"pattern\":\"ab|\\u00e9b\"},\"minLength\":20}}",
+      "{\"anyOf\":[{\"type\":\"string\",\"pattern\":\"^(?:ab)+$\",\"maxLength\":40},{\"type\":\"string\",\"pattern\":\"\\n\",\"minLength\":9,\"maxLength\":15}]}",
   };
   for (size_t i = 0; i < 2 * (sizeof schemas / sizeof *schemas); i++) {
     const char *schema = schemas[i / 2];

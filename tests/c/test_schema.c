@@ -258,6 +258,8 @@ static void test_counts_are_not_unrolled(void) {
       {"{\"type\":\"string\",\"minLength\":1000}", "{\"type\":\"string\",\"minLength\":1000000}"},
       {"{\"type\":\"array\",\"minItems\":100,\"maxItems\":1000}", "{\"type\":\"array\",\"minItems\":100000,\"maxItems\":1000000}"},
       {"{\"type\":\"string\",\"pattern\":\"^[a-z]{1,900}$\"}", "{\"type\":\"string\",\"pattern\":\"^[a-z]{1,900000}$\"}"},
+      {"{\"type\":\"string\",\"pattern\":\"^[A-Z][a-z_]*$\",\"maxLength\":100}", "{\"type\":\"string\",\"pattern\":\"^[A-Z][a-z_]*$\",\"maxLength\":1000000}"},
+      {"{\"type\":\"string\",\"pattern\":\"a\",\"minLength\":100}", "{\"type\":\"string\",\"pattern\":\"a\",\"minLength\":1000000}"},
       {"{\"type\":\"object\",\"maxProperties\":50}", "{\"type\":\"object\",\"maxProperties\":50000}"},
   };
   for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) CHECK(size_of(pairs[i][0]) == size_of(pairs[i][1]), "%s", pairs[i][1]);
