@@ -64,7 +64,7 @@ void mtx_sha256_update(mtx_sha256 *s, const void *data, size_t n) {
   if (n) memcpy(s->block, p, n);
 }
 
-void mtx_sha256_get(const mtx_sha256 *s, uint8_t digest[32]) {
+static void digest_of(const mtx_sha256 *s, uint8_t digest[32]) {
   mtx_sha256 t = *s;
   uint8_t tail[72] = {0x80};
   size_t pad = (119 - t.n_bytes % 64) % 64 + 1;  // up to 8 bytes before a block's end
@@ -75,7 +75,7 @@ void mtx_sha256_get(const mtx_sha256 *s, uint8_t digest[32]) {
 
 void mtx_sha256_hex(const mtx_sha256 *s, char hex[65]) {
   uint8_t d[32];
-  mtx_sha256_get(s, d);
+  digest_of(s, d);
   for (int i = 0; i < 32; i++) {
     hex[2 * i] = "0123456789abcdef"[d[i] >> 4];
     hex[2 * i + 1] = "0123456789abcdef"[d[i] & 15];

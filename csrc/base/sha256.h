@@ -16,10 +16,7 @@ typedef struct {
 
 void mtx_sha256_init(mtx_sha256 *s);
 void mtx_sha256_update(mtx_sha256 *s, const void *p, size_t n);
-// The digest of all bytes so far; s itself is not changed and may go on.
-void mtx_sha256_get(const mtx_sha256 *s, uint8_t digest[32]);
-
-// 64 lower-case hex digits and a zero.
+// The digest of all bytes so far, as 64 lower-case hex digits and a zero; s may go on.
 void mtx_sha256_hex(const mtx_sha256 *s, char hex[65]);
 
 // Of a whole file. Errors: MTX_ENOTFOUND, MTX_EIO.

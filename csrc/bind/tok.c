@@ -37,7 +37,8 @@ static buffer *push_buffer(lua_State *L) {
   return b;
 }
 
-const mtx_tok *mtx_bind_check_tok(lua_State *L, int idx) {
+// The tokenizer at stack index `idx`; raises when it is none or closed. Borrowed.
+static const mtx_tok *check(lua_State *L, int idx) {
   handle *h = luaL_checkudata(L, idx, TYPE);
   if (!h->t) luaL_argerror(L, idx, "the tokenizer is closed");
   return h->t;
@@ -127,7 +128,7 @@ static size_t read_spans(lua_State *L, int opts, buffer *b) {
 
 // encode(text [, {add_special, parse_special, spans, bos_once, continue}]) -> ids
 static int l_tokenizer_encode(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   size_t n, n_spans = SIZE_MAX;
   const char *text = luaL_checklstring(L, 2, &n);
   if (!lua_isnoneornil(L, 3)) luaL_checktype(L, 3, LUA_TTABLE);
@@ -151,7 +152,7 @@ static int l_tokenizer_encode(lua_State *L) {
 // decode(ids [, {remove_special, special, raw}]) -> text; `special` (default
 // true) shows control tokens as their text.
 static int l_tokenizer_decode(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   luaL_checktype(L, 2, LUA_TTABLE);
   lua_settop(L, 3);
   buffer *b = push_buffer(L);
@@ -175,7 +176,7 @@ static int l_tokenizer_decode(lua_State *L) {
 
 // piece(id [, special = true]) -> bytes; nothing for an id out of range.
 static int l_tokenizer_piece(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   lua_Integer id = luaL_checkinteger(L, 2);
   const char *p;
   size_t n;
@@ -186,13 +187,13 @@ static int l_tokenizer_piece(lua_State *L) {
 }
 
 static int l_tokenizer_n_tokens(lua_State *L) {
-  lua_pushinteger(L, mtx_tok_n_tokens(mtx_bind_check_tok(L, 1)));
+  lua_pushinteger(L, mtx_tok_n_tokens(check(L, 1)));
   return 1;
 }
 
 // special() -> table: model, pre, add_bos, add_eos, add_sep, and the ids that exist.
 static int l_tokenizer_special(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   lua_newtable(L);
   lua_pushstring(L, mtx_tok_model(t));
   lua_setfield(L, -2, "model");
@@ -219,7 +220,7 @@ static int32_t check_id(lua_State *L, int idx) {
 }
 
 static int l_tokenizer_is_eog(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   lua_pushboolean(L, mtx_tok_is_eog(t, check_id(L, 2)));
   return 1;
 }
@@ -227,7 +228,7 @@ static int l_tokenizer_is_eog(lua_State *L) {
 // attr(id) -> set of names: {control = true, ...}
 static int l_tokenizer_attr(lua_State *L) {
   static const char *const names[] = {"unknown", "unused", "normal", "control", "user", "byte", "lstrip", "rstrip"};
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   unsigned a = mtx_tok_attr(t, check_id(L, 2));
   lua_newtable(L);
   for (int i = 0; i < 8; i++) {
@@ -240,7 +241,7 @@ static int l_tokenizer_attr(lua_State *L) {
 
 // find(text) -> id of the token spelt so in the vocabulary; nothing if none.
 static int l_tokenizer_find(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   size_t n;
   const char *text = luaL_checklstring(L, 2, &n);
   int32_t id = mtx_tok_find(t, text, n);
@@ -251,7 +252,7 @@ static int l_tokenizer_find(lua_State *L) {
 
 // containing(text) -> ids of the ordinary tokens whose bytes hold this text
 static int l_tokenizer_containing(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   size_t n, len;
   const char *text = luaL_checklstring(L, 2, &n), *p;
   luaL_argcheck(L, n > 0, 2, "an empty text is in all of them");
@@ -267,7 +268,7 @@ static int l_tokenizer_containing(lua_State *L) {
 
 // stream{special = false, at_start = false} -> detokenizer with feed(id) and flush()
 static int l_tokenizer_stream(lua_State *L) {
-  const mtx_tok *t = mtx_bind_check_tok(L, 1);
+  const mtx_tok *t = check(L, 1);
   lua_settop(L, 2);
   mtx_detok *d = lua_newuserdatauv(L, sizeof *d, 1);
   mtx_detok_init(d, t, flag(L, 2, "special", false), flag(L, 2, "at_start", false));
@@ -286,7 +287,7 @@ static int stream_out(lua_State *L, mtx_code rc, buffer *b, mtx_err *err) {
 static mtx_detok *check_stream(lua_State *L) {
   mtx_detok *d = luaL_checkudata(L, 1, STREAM);
   lua_getiuservalue(L, 1, 1);
-  mtx_bind_check_tok(L, -1);  // raises if closed meanwhile
+  check(L, -1);  // raises if closed meanwhile
   lua_pop(L, 1);
   return d;
 }

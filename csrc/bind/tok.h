@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT
-// For bindings that own a tokenizer (a model) or take one as an argument.
+// For bindings that own a tokenizer (a model).
 #ifndef MTX_BIND_TOK_H
 #define MTX_BIND_TOK_H
 
 #include <lua.h>
 
 #include "tok/tok.h"
-
-// The tokenizer at stack index `idx`; raises when it is none or closed. Borrowed.
-const mtx_tok *mtx_bind_check_tok(lua_State *L, int idx);
 
 // Pushes a tokenizer that belongs to the userdata at `owner`, which it keeps alive.
 // Closing it only closes the Lua handle.

@@ -259,12 +259,6 @@ uint32_t mtx_gguf_alignment(const mtx_gguf *g) { return g->parts[0].alignment; }
 int mtx_gguf_n_shards(const mtx_gguf *g) { return g->n_parts; }
 const char *mtx_gguf_shard_path(const mtx_gguf *g, int i) { return g->parts[i].path; }
 
-bool mtx_gguf_damaged(const mtx_gguf *g) {
-  for (int i = 0; i < g->n_parts; i++)
-    if (g->parts[i].map && mtx_map_damaged(g->parts[i].map)) return true;
-  return false;
-}
-
 mtx_code mtx_gguf_check(const mtx_gguf *g, mtx_err *err) {
   for (int i = 0; i < g->n_parts; i++)
     if (g->parts[i].map && mtx_map_damaged(g->parts[i].map))
@@ -291,10 +285,6 @@ const mtx_gguf_tensor *mtx_gguf_tensor_find(const mtx_gguf *g, const char *name)
 
 uint64_t mtx_gguf_tensor_offset(const mtx_gguf *g, const mtx_gguf_tensor *t) {
   return t->data ? (uint64_t)((const uint8_t *)t->data - g->parts[t->shard].base) : 0;
-}
-
-void mtx_gguf_tensor_willneed(const mtx_gguf *g, const mtx_gguf_tensor *t) {
-  if (t->data && g->parts[t->shard].map) mtx_map_willneed(g->parts[t->shard].map, t->data, t->n_bytes);
 }
 
 void mtx_gguf_tensor_release(const mtx_gguf *g, const mtx_gguf_tensor *t) {

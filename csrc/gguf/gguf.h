@@ -67,7 +67,6 @@ const char *mtx_gguf_shard_path(const mtx_gguf *g, int i);  // i < n_shards
 
 // A file that is truncated (or a disk that fails) under an open model gives
 // zeros, not SIGBUS (map.h). Ask after a step and before results are reported.
-bool mtx_gguf_damaged(const mtx_gguf *g);
 mtx_code mtx_gguf_check(const mtx_gguf *g, mtx_err *err);  // MTX_EIO when damaged
 
 uint64_t mtx_gguf_n_kv(const mtx_gguf *g);
@@ -101,9 +100,7 @@ int64_t mtx_gguf_item_i64(const mtx_gguf_kv *kv, uint64_t i);
 double mtx_gguf_item_f64(const mtx_gguf_kv *kv, uint64_t i);
 mtx_str mtx_gguf_item_str(const mtx_gguf_kv *kv, uint64_t i);
 
-// Tells the kernel that the mapped pages of `t` will be read soon / are not
-// needed any more (they stay readable).
-void mtx_gguf_tensor_willneed(const mtx_gguf *g, const mtx_gguf_tensor *t);
+// Tells the kernel that the mapped pages of `t` are not needed any more (they stay readable).
 void mtx_gguf_tensor_release(const mtx_gguf *g, const mtx_gguf_tensor *t);
 
 // Checksum of all bytes of all shards: the identity of a model. Reads everything; the

@@ -165,11 +165,6 @@ const uint8_t *mtx_map_data(const mtx_map *m) { return m->data; }
 uint64_t mtx_map_bytes(const mtx_map *m) { return m->n_bytes; }
 bool mtx_map_damaged(const mtx_map *m) { return atomic_load(&m->slot->damaged); }
 
-void mtx_map_willneed(const mtx_map *m, const void *p, uint64_t n) {
-  uintptr_t lo = (uintptr_t)p & ~(page_bytes - 1), hi = (uintptr_t)p + n;
-  if (n && m->data) madvise((void *)lo, hi - lo, MADV_WILLNEED);
-}
-
 void mtx_map_release(const mtx_map *m, const void *p, uint64_t n) {
   uintptr_t lo = ((uintptr_t)p + page_bytes - 1) & ~(page_bytes - 1);
   uintptr_t hi = ((uintptr_t)p + n) & ~(page_bytes - 1);

@@ -31,9 +31,7 @@ uint64_t mtx_map_bytes(const mtx_map *m);
 // True once a page of the mapping could not be read; its bytes are zeros now.
 bool mtx_map_damaged(const mtx_map *m);
 
-// Advice for [p, p + n), which lies inside the mapping. Willneed starts reading;
-// release drops whole pages inside the range, which are read again when touched.
-void mtx_map_willneed(const mtx_map *m, const void *p, uint64_t n);
+// Drops whole pages inside [p, p + n), which lies inside the mapping; they are read again when touched.
 void mtx_map_release(const mtx_map *m, const void *p, uint64_t n);
 
 #endif

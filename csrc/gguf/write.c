@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "gguf/parse.h"
 #include "quant/quant.h"
@@ -22,8 +23,6 @@ typedef struct {
   uint32_t type, n_dims;
   uint64_t ne[4], n_bytes;
   const void *data;
-  mtx_gguf_fill fill;
-  void *ctx;
 } tensor;
 
 struct mtx_gguf_writer {
@@ -33,11 +32,7 @@ struct mtx_gguf_writer {
   size_t n_tensors, cap_tensors;
 };
 
-struct mtx_gguf_sink {
-  FILE *f;
-  const char *path;
-  uint64_t left;  // of the tensor being written
-};
+typedef struct { FILE *f; const char *path; } sink;
 
 mtx_code mtx_gguf_writer_new(mtx_gguf_writer **out, mtx_err *err) {
   *out = calloc(1, sizeof **out);
@@ -61,15 +56,6 @@ static entry *kv_find(mtx_gguf_writer *w, const char *key) {
   return NULL;
 }
 
-static bool grow(void **items, size_t n, size_t *cap, size_t item_bytes) {
-  if (n < *cap) return true;
-  size_t want = *cap ? *cap * 2 : 32;
-  void *p = realloc(*items, want * item_bytes);
-  if (!p) return false;
-  *items = p, *cap = want;
-  return true;
-}
-
 // Takes `bytes` (freed on failure; NULL means that its allocation failed).
 static mtx_code kv_take(mtx_gguf_writer *w, const char *key, uint8_t *bytes, size_t n, mtx_err *err) {
   mtx_code code = MTX_ENOMEM;
@@ -86,7 +72,7 @@ static mtx_code kv_take(mtx_gguf_writer *w, const char *key, uint8_t *bytes, siz
     return MTX_OK;
   }
   char *copy = strdup(key);
-  if (!copy || !grow((void **)&w->kv, w->n_kv, &w->cap_kv, sizeof *w->kv)) {
+  if (!copy || mtx_grow(&w->kv, &w->cap_kv, w->n_kv + 1, sizeof *w->kv, NULL)) {
     free(copy);
     goto fail;
   }
@@ -160,7 +146,7 @@ mtx_code mtx_gguf_put_strs(mtx_gguf_writer *w, const char *key, const mtx_str *i
   return kv_take(w, key, b, 16 + total, err);
 }
 
-mtx_code mtx_gguf_put_kv(mtx_gguf_writer *w, const mtx_gguf_kv *kv, mtx_err *err) {
+static mtx_code put_kv(mtx_gguf_writer *w, const mtx_gguf_kv *kv, mtx_err *err) {
   char *key = strndup(kv->key.ptr, kv->key.len);
   if (!key) return mtx_fail(err, MTX_ENOMEM, "not enough memory for the metadata");
   bool is_array = kv->type == MTX_GGUF_ARRAY;
@@ -181,7 +167,7 @@ mtx_code mtx_gguf_put_all(mtx_gguf_writer *w, const mtx_gguf *from, mtx_err *err
   for (uint64_t i = 0; i < mtx_gguf_n_kv(from); i++) {
     const mtx_gguf_kv *kv = mtx_gguf_kv_at(from, i);
     if (kv->key.len >= 6 && !memcmp(kv->key.ptr, "split.", 6)) continue;
-    mtx_code code = mtx_gguf_put_kv(w, kv, err);
+    mtx_code code = put_kv(w, kv, err);
     if (code != MTX_OK) return code;
   }
   return MTX_OK;
@@ -216,18 +202,20 @@ static mtx_code shape_bytes(tensor *t, const uint64_t *ne, mtx_err *err) {
                             q->name, q->block);
 }
 
-static mtx_code add(mtx_gguf_writer *w, mtx_str name, tensor t, const uint64_t *ne, mtx_err *err) {
+mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne, const void *data,
+                      uint64_t n_bytes, mtx_err *err) {
   mtx_code code = MTX_OK;
+  tensor t = {.type = type, .n_dims = n_dims, .data = data};
+  if (!data) return mtx_fail(err, MTX_EINVAL, "a tensor needs data");
   if (name.len == 0 || name.len > MTX_GGUF_MAX_NAME_BYTES || memchr(name.ptr, 0, name.len))
     return mtx_fail(err, MTX_EINVAL, "a tensor name has 1 to %d bytes, none of them zero", MTX_GGUF_MAX_NAME_BYTES);
-  uint64_t given = t.n_bytes;
   t.name = strndup(name.ptr, name.len);
   if (!t.name) code = mtx_fail(err, MTX_ENOMEM, "not enough memory for the tensor list");
   if (code == MTX_OK) code = shape_bytes(&t, ne, err);
-  if (code == MTX_OK && t.data && given != t.n_bytes)
+  if (code == MTX_OK && n_bytes != t.n_bytes)
     code = mtx_fail_at(err, MTX_EINVAL, NULL, t.name, 0, "the shape needs %llu bytes, %llu are given", (unsigned long long)t.n_bytes,
-                       (unsigned long long)given);
-  if (code == MTX_OK && !grow((void **)&w->tensors, w->n_tensors, &w->cap_tensors, sizeof *w->tensors))
+                       (unsigned long long)n_bytes);
+  if (code == MTX_OK && mtx_grow(&w->tensors, &w->cap_tensors, w->n_tensors + 1, sizeof *w->tensors, NULL))
     code = mtx_fail(err, MTX_ENOMEM, "not enough memory for the tensor list");
   if (code != MTX_OK) {
     free(t.name);
@@ -237,17 +225,6 @@ static mtx_code add(mtx_gguf_writer *w, mtx_str name, tensor t, const uint64_t *
   return MTX_OK;
 }
 
-mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne, const void *data,
-                      uint64_t n_bytes, mtx_err *err) {
-  if (!data) return mtx_fail(err, MTX_EINVAL, "a tensor needs data");
-  return add(w, name, (tensor){.type = type, .n_dims = n_dims, .data = data, .n_bytes = n_bytes}, ne, err);
-}
-
-mtx_code mtx_gguf_add_fill(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne,
-                           mtx_gguf_fill fill, void *ctx, mtx_err *err) {
-  return add(w, name, (tensor){.type = type, .n_dims = n_dims, .fill = fill, .ctx = ctx}, ne, err);
-}
-
 mtx_code mtx_gguf_add_copy(mtx_gguf_writer *w, const mtx_gguf_tensor *t, mtx_err *err) {
   if (!t->data) return mtx_fail(err, MTX_EINVAL, "a vocabulary-only file has no tensor data to copy");
   return mtx_gguf_add(w, t->name, t->type, t->n_dims, t->ne, t->data, t->n_bytes, err);
@@ -255,26 +232,18 @@ mtx_code mtx_gguf_add_copy(mtx_gguf_writer *w, const mtx_gguf_tensor *t, mtx_err
 
 // ---------------------------------------------------------------- the file
 
-mtx_code mtx_gguf_sink_write(mtx_gguf_sink *s, const void *bytes, uint64_t n, mtx_err *err) {
-  if (n > s->left) return mtx_fail_at(err, MTX_EINTERNAL, s->path, NULL, 0, "more bytes than the tensor's shape holds");
-  s->left -= n;
-  if (n && fwrite(bytes, 1, n, s->f) != n)
-    return mtx_fail_at(err, MTX_EIO, s->path, NULL, 0, "cannot write: %s", strerror(errno));
-  return MTX_OK;
+static mtx_code put_bytes(const sink *s, const void *p, uint64_t n, mtx_err *err) {
+  if (!n || fwrite(p, 1, n, s->f) == n) return MTX_OK;
+  return mtx_fail_at(err, MTX_EIO, s->path, NULL, 0, "cannot write: %s", strerror(errno));
 }
 
-static mtx_code put_bytes(mtx_gguf_sink *s, const void *p, uint64_t n, mtx_err *err) {
-  s->left = n;
-  return mtx_gguf_sink_write(s, p, n, err);
-}
-
-static mtx_code put_string(mtx_gguf_sink *s, const char *text, mtx_err *err) {
+static mtx_code put_string(const sink *s, const char *text, mtx_err *err) {
   uint64_t n = strlen(text);
   mtx_code code = put_bytes(s, &n, 8, err);
   return code == MTX_OK ? put_bytes(s, text, n, err) : code;
 }
 
-static mtx_code put_padding(mtx_gguf_sink *s, uint64_t to, mtx_err *err) {
+static mtx_code put_padding(const sink *s, uint64_t to, mtx_err *err) {
   static const uint8_t zeros[64];
   off_t at = ftello(s->f);
   uint64_t n = at < 0 ? 0 : (to - (uint64_t)at % to) % to;
@@ -285,7 +254,7 @@ static mtx_code put_padding(mtx_gguf_sink *s, uint64_t to, mtx_err *err) {
 
 static uint64_t pad_to(uint64_t n, uint64_t a) { return n + (a - n % a) % a; }
 
-static mtx_code write_directory(const mtx_gguf_writer *w, mtx_gguf_sink *s, uint64_t align, mtx_err *err) {
+static mtx_code write_directory(const mtx_gguf_writer *w, const sink *s, uint64_t align, mtx_err *err) {
   uint64_t counts[2] = {w->n_tensors, w->n_kv}, offset = 0;
   mtx_code code = put_bytes(s, "GGUF\3\0\0\0", 8, err);
   if (code == MTX_OK) code = put_bytes(s, counts, 16, err);
@@ -307,14 +276,11 @@ static mtx_code write_directory(const mtx_gguf_writer *w, mtx_gguf_sink *s, uint
   return code == MTX_OK ? put_padding(s, align, err) : code;
 }
 
-static mtx_code write_data(const mtx_gguf_writer *w, mtx_gguf_sink *s, uint64_t align, mtx_err *err) {
+static mtx_code write_data(const mtx_gguf_writer *w, const sink *s, uint64_t align, mtx_err *err) {
   mtx_code code = MTX_OK;
   for (size_t i = 0; i < w->n_tensors && code == MTX_OK; i++) {
     const tensor *t = &w->tensors[i];
-    s->left = t->n_bytes;
-    code = t->fill ? t->fill(t->ctx, s, err) : mtx_gguf_sink_write(s, t->data, t->n_bytes, err);
-    if (code == MTX_OK && s->left)
-      return mtx_fail_at(err, MTX_EINTERNAL, s->path, t->name, 0, "%llu bytes of the tensor were not produced", (unsigned long long)s->left);
+    code = put_bytes(s, t->data, t->n_bytes, err);
     if (code == MTX_OK) code = put_padding(s, align, err);
   }
   return code;
@@ -345,7 +311,7 @@ mtx_code mtx_gguf_write(mtx_gguf_writer *w, const char *path, mtx_err *err) {
   if (code != MTX_OK) return code;
   mtx_new_file file;
   if ((code = mtx_new_file_open(&file, path, 0666, err))) return code;
-  mtx_gguf_sink s = {file.f, path, 0};
+  const sink s = {file.f, path};
   code = write_directory(w, &s, align, err);
   if (code == MTX_OK) code = write_data(w, &s, align, err);
   return mtx_new_file_end(&file, code, err);

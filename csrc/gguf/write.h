@@ -2,8 +2,7 @@
 // Writes GGUF v3 files: from scratch, or an opened model with changes.
 //
 // Metadata is copied in; tensor bytes are borrowed (they must live until the
-// writer is freed) or produced while the file is written, so a whole model
-// never lies in memory. The file appears under its name only when complete:
+// writer is freed), so a model copied from its mapping never lies in memory. The file appears under its name only when complete:
 // temporary file beside it, fsync, rename, fsync of the folder.
 #ifndef MTX_GGUF_WRITE_H
 #define MTX_GGUF_WRITE_H
@@ -25,26 +24,17 @@ mtx_code mtx_gguf_put_bool(mtx_gguf_writer *w, const char *key, bool v, mtx_err 
 mtx_code mtx_gguf_put_str(mtx_gguf_writer *w, const char *key, mtx_str v, mtx_err *err);
 mtx_code mtx_gguf_put_array(mtx_gguf_writer *w, const char *key, mtx_gguf_type item, const void *items, uint64_t n, mtx_err *err);
 mtx_code mtx_gguf_put_strs(mtx_gguf_writer *w, const char *key, const mtx_str *items, uint64_t n, mtx_err *err);
-mtx_code mtx_gguf_put_kv(mtx_gguf_writer *w, const mtx_gguf_kv *kv, mtx_err *err);        // a copy
 mtx_code mtx_gguf_put_all(mtx_gguf_writer *w, const mtx_gguf *from, mtx_err *err);        // all keys but split.*
 bool mtx_gguf_remove(mtx_gguf_writer *w, const char *key);                                // false: there was none
-
-// Where a producer puts a tensor's bytes; their sum must be the tensor's size.
-typedef struct mtx_gguf_sink mtx_gguf_sink;
-mtx_code mtx_gguf_sink_write(mtx_gguf_sink *s, const void *bytes, uint64_t n, mtx_err *err);
-typedef mtx_code (*mtx_gguf_fill)(void *ctx, mtx_gguf_sink *sink, mtx_err *err);
 
 // Adds a tensor of ggml type id `type` and shape ne[n_dims]; `data` is borrowed.
 // Errors: MTX_EINVAL (name, shape, unknown type, n_bytes not the shape's).
 mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne,
                       const void *data, uint64_t n_bytes, mtx_err *err);
-// The same with the bytes made by fill(ctx) during mtx_gguf_write.
-mtx_code mtx_gguf_add_fill(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne,
-                           mtx_gguf_fill fill, void *ctx, mtx_err *err);
 mtx_code mtx_gguf_add_copy(mtx_gguf_writer *w, const mtx_gguf_tensor *t, mtx_err *err);
 
 // Writes everything to `path`, replacing a file of that name at the end. May be
-// called again. Errors: MTX_EIO, MTX_EINVAL (duplicate tensor, bad alignment), fill's.
+// called again. Errors: MTX_EIO, MTX_EINVAL (duplicate tensor, bad alignment).
 mtx_code mtx_gguf_write(mtx_gguf_writer *w, const char *path, mtx_err *err);
 
 #endif

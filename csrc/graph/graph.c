@@ -73,7 +73,6 @@ mtx_val mtx_gb_new(mtx_graph *g, mtx_domain dom, int64_t n) {
   return p->n_vals++;
 }
 
-mtx_plan_val *mtx_gb_val(mtx_graph *g, mtx_val v) { return &g->plan->val[v]; }
 mtx_domain mtx_gb_domain(mtx_graph *g, mtx_val v) { return g->plan->buf[g->plan->val[v].buf].dom; }
 int64_t mtx_g_width(const mtx_graph *g, mtx_val x) { return g->plan ? g->plan->val[x].n : 0; }
 

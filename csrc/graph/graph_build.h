@@ -19,12 +19,8 @@ struct mtx_graph {
 mtx_val mtx_gb_new(mtx_graph *g, mtx_domain dom, int64_t n);
 // Appends a zeroed step; returns a scratch step after an error, so callers may fill it.
 mtx_step_desc *mtx_gb_step(mtx_graph *g, mtx_op op);
-mtx_plan_val *mtx_gb_val(mtx_graph *g, mtx_val v);
 mtx_domain mtx_gb_domain(mtx_graph *g, mtx_val v);
 bool mtx_gb_bad(const mtx_graph *g);
-// x as a matmul of type `act` wants it: x itself, or its (cached) encoding.
-mtx_val mtx_gb_encoded(mtx_graph *g, mtx_val x, mtx_act_format act);
-mtx_act_format mtx_gb_act(mtx_graph *g, mtx_wid w);
 
 mtx_code mtx_plan_compile(mtx_plan *p, mtx_err *err);
 

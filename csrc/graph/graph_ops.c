@@ -46,14 +46,15 @@ mtx_val mtx_g_embed_pos(mtx_graph *g, mtx_wid table, int offset) {
   return y;
 }
 
-mtx_act_format mtx_gb_act(mtx_graph *g, mtx_wid w) {
+static mtx_act_format act_of(mtx_graph *g, mtx_wid w) {
   mtx_weight probe;
   const mtx_plan_weight *p = &g->plan->weight[w];
   mtx_weight_init(&probe, p->type, p->n_out, p->k, NULL);
   return probe.act;
 }
 
-mtx_val mtx_gb_encoded(mtx_graph *g, mtx_val x, mtx_act_format act) {
+// x as a matmul of type `act` wants it: x itself, or its (cached) encoding.
+static mtx_val encoded(mtx_graph *g, mtx_val x, mtx_act_format act) {
   if (act == MTX_ACT_F32 || mtx_gb_bad(g)) return x;
   mtx_plan *p = g->plan;
   mtx_plan_val v = p->val[x];
@@ -71,7 +72,7 @@ mtx_val mtx_gb_encoded(mtx_graph *g, mtx_val x, mtx_act_format act) {
 
 mtx_val mtx_g_matmul(mtx_graph *g, mtx_wid w, mtx_val x, mtx_wid bias) {
   if (!check(g, w != 0 && x != 0 && g->plan->weight[w].k == mtx_g_width(g, x), "matmul")) return 0;
-  mtx_val in = mtx_gb_encoded(g, x, mtx_gb_act(g, w));
+  mtx_val in = encoded(g, x, act_of(g, w));
   mtx_val y;
   mtx_step_desc *s = step1(g, MTX_OP_MATMUL, in, g->plan->weight[w].n_out, &y);
   s->w[0] = w;
@@ -286,8 +287,8 @@ static mtx_val gathered(mtx_graph *g, mtx_val x, mtx_val weights) {
 
 // Slots in the form that matrix w multiplies; without weights a row is encoded once for all its experts.
 static mtx_val expert_input(mtx_graph *g, mtx_val x, mtx_val weights, mtx_wid w) {
-  mtx_act_format act = mtx_gb_act(g, w);
-  return weights ? mtx_gb_encoded(g, gathered(g, x, weights), act) : gathered(g, mtx_gb_encoded(g, x, act), 0);
+  mtx_act_format act = act_of(g, w);
+  return weights ? encoded(g, gathered(g, x, weights), act) : gathered(g, encoded(g, x, act), 0);
 }
 
 static mtx_val expert_matmul(mtx_graph *g, mtx_wid w, mtx_wid bias, mtx_val x) {
@@ -306,7 +307,7 @@ static mtx_val expert_hidden(mtx_graph *g, mtx_val x, mtx_val weights, const mtx
   if (mtx_gb_bad(g)) return 0;
   mtx_val up = expert_matmul(g, w->up, w->up_bias, xs);
   if (w->gate) {
-    mtx_val gs = mtx_gb_act(g, w->gate) == mtx_gb_act(g, w->up) ? xs : expert_input(g, x, weights, w->gate);
+    mtx_val gs = act_of(g, w->gate) == act_of(g, w->up) ? xs : expert_input(g, x, weights, w->gate);
     gate = expert_matmul(g, w->gate, w->gate_bias, gs);
   } else if (p->weight[w->up].n_out == 2 * p->weight[w->down].k) {
     int64_t ff = p->weight[w->down].k;  // gate and up rows of an expert in one matrix
@@ -331,7 +332,7 @@ mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe 
   step1(g, MTX_OP_MOE_ROUTE, router_logits, m->n_used, &weights)->u.moe = *m;
   mtx_val h = expert_hidden(g, x, m->weigh_input ? weights : 0, m, f, w);
   if (mtx_gb_bad(g)) return 0;
-  mtx_val d = expert_matmul(g, w->down, w->down_bias, mtx_gb_encoded(g, h, mtx_gb_act(g, w->down)));
+  mtx_val d = expert_matmul(g, w->down, w->down_bias, encoded(g, h, act_of(g, w->down)));
   mtx_val y = mtx_gb_new(g, MTX_DOM_ROWS, p->weight[w->down].n_out);
   mtx_step_desc *s = mtx_gb_step(g, MTX_OP_MOE_SUM);
   s->in[0] = d;

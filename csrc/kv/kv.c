@@ -108,21 +108,6 @@ static int64_t pool_pages(const mtx_kv_layout *l, int g, int64_t max_tokens, int
   return windows < all + max_seqs ? windows : all + max_seqs;
 }
 
-uint64_t mtx_kv_worst_bytes(const mtx_kv_layout *layout, int64_t max_tokens, int max_seqs) {
-  mtx_kv_layout l = *layout;
-  if (layout_fill(&l, NULL) || max_tokens < 0 || max_seqs < 0) return UINT64_MAX;
-  uint64_t total = 0, part;
-  for (int g = 0; g < l.n_groups; g++)
-    if (__builtin_mul_overflow((uint64_t)pool_pages(&l, g, max_tokens, max_seqs), l.page_bytes[g], &part) ||
-        __builtin_add_overflow(total, part, &total))
-      return UINT64_MAX;
-  if (__builtin_mul_overflow((uint64_t)l.state_bytes,
-                             (uint64_t)max_seqs * (1 + (uint64_t)mtx_state_max_snapshots(l.state_bytes)), &part) ||
-      __builtin_add_overflow(total, part, &total))
-    return UINT64_MAX;
-  return total;
-}
-
 // ---- life -------------------------------------------------------------------
 
 mtx_code mtx_kv_open(mtx_kv **out, const mtx_kv_layout *layout, int64_t max_tokens, int max_seqs, mtx_err *err) {

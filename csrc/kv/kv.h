@@ -59,9 +59,6 @@ mtx_code mtx_kv_open(mtx_kv **out, const mtx_kv_layout *layout, int64_t max_toke
 void mtx_kv_close(mtx_kv *kv);
 const mtx_kv_layout *mtx_kv_get_layout(const mtx_kv *kv);
 
-// Bytes that open would reserve in the worst case (memory is touched page by page).
-uint64_t mtx_kv_worst_bytes(const mtx_kv_layout *layout, int64_t max_tokens, int max_seqs);
-
 // ---- sequences (ids are small integers, reused after free) -----------------
 mtx_code mtx_kv_seq_new(mtx_kv *kv, int *seq, mtx_err *err);          // MTX_ELIMIT when all are in use
 void mtx_kv_seq_free(mtx_kv *kv, int seq);

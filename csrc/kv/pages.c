@@ -50,7 +50,8 @@ void mtx_pool_fini(mtx_pool *p) {
   memset(p, 0, sizeof *p);
 }
 
-uint8_t *mtx_pool_take(mtx_pool *p) {
+// Zeroed, count 1; NULL when none is free.
+static uint8_t *pool_take(mtx_pool *p) {
   if (!p->n_free) return NULL;
   int32_t i = p->free[--p->n_free];
   p->refs[i] = 1;
@@ -63,11 +64,11 @@ int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page) {
   return (int64_t)((size_t)(page - p->base) / p->page_bytes);
 }
 
-void mtx_pool_ref(mtx_pool *p, uint8_t *page) {
+static void pool_ref(mtx_pool *p, uint8_t *page) {
   if (p->refs[mtx_pool_index(p, page)]++ == 1) p->n_shared++;
 }
 
-void mtx_pool_unref(mtx_pool *p, uint8_t *page) {
+static void pool_unref(mtx_pool *p, uint8_t *page) {
   int64_t i = mtx_pool_index(p, page);
   uint32_t left = --p->refs[i];
   if (left == 1) p->n_shared--;
@@ -75,13 +76,13 @@ void mtx_pool_unref(mtx_pool *p, uint8_t *page) {
 }
 
 void mtx_pool_hold(mtx_pool *p, uint8_t *page) {
-  mtx_pool_ref(p, page);
+  pool_ref(p, page);
   if (p->held[mtx_pool_index(p, page)]++ == 0) p->n_held++;
 }
 
 void mtx_pool_release(mtx_pool *p, uint8_t *page) {
   if (--p->held[mtx_pool_index(p, page)] == 0) p->n_held--;
-  mtx_pool_unref(p, page);
+  pool_unref(p, page);
 }
 
 static int64_t pages_of(int64_t n_tokens) { return (n_tokens + MTX_PAGE_TOKENS - 1) / MTX_PAGE_TOKENS; }
@@ -115,12 +116,12 @@ mtx_code mtx_table_reserve(mtx_table *t, mtx_pool *p, int64_t len, int64_t n, mt
   if (rc) return rc;
   int64_t tail = shared_tail(t, p, len);
   if (tail >= 0) {
-    uint8_t *copy = mtx_pool_take(p);
+    uint8_t *copy = pool_take(p);
     memcpy(copy, t->page[tail], p->page_bytes);
-    mtx_pool_unref(p, t->page[tail]);
+    pool_unref(p, t->page[tail]);
     t->page[tail] = copy;
   }
-  while (t->n < pages_of(len + n)) t->page[t->n++] = mtx_pool_take(p);
+  while (t->n < pages_of(len + n)) t->page[t->n++] = pool_take(p);
   return MTX_OK;
 }
 
@@ -131,7 +132,7 @@ mtx_code mtx_table_share(mtx_table *dst, uint8_t *const *page, mtx_pool *p, int6
   dst->first = 0;
   for (int64_t i = 0; i < n; i++) {
     dst->page[i] = page[i];
-    if (page[i]) mtx_pool_ref(p, page[i]);
+    if (page[i]) pool_ref(p, page[i]);
     else dst->first = i + 1;
   }
   dst->n = n;
@@ -150,7 +151,7 @@ void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens) {
   int64_t keep = pages_of(n_tokens);
   while (t->n > keep) {
     t->n--;
-    if (t->n >= t->first) mtx_pool_unref(p, t->page[t->n]);
+    if (t->n >= t->first) pool_unref(p, t->page[t->n]);
   }
   if (t->first > t->n) t->first = t->n;
 }
@@ -158,7 +159,7 @@ void mtx_table_cut(mtx_table *t, mtx_pool *p, int64_t n_tokens) {
 void mtx_table_give_back(mtx_table *t, mtx_pool *p, int64_t n_tokens) {
   int64_t end = n_tokens / MTX_PAGE_TOKENS;
   for (; t->first < t->n && t->first < end; t->first++) {
-    mtx_pool_unref(p, t->page[t->first]);
+    pool_unref(p, t->page[t->first]);
     t->page[t->first] = NULL;
   }
 }

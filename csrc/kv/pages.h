@@ -28,10 +28,7 @@ typedef struct mtx_table {
 
 mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err *err);
 void mtx_pool_fini(mtx_pool *p);
-uint8_t *mtx_pool_take(mtx_pool *p);  // zeroed, count 1; NULL when none is free
-void mtx_pool_ref(mtx_pool *p, uint8_t *page);
-void mtx_pool_unref(mtx_pool *p, uint8_t *page);
-void mtx_pool_hold(mtx_pool *p, uint8_t *page);     // ref, counted as held
+void mtx_pool_hold(mtx_pool *p, uint8_t *page);     // one more reference, counted as held
 void mtx_pool_release(mtx_pool *p, uint8_t *page);
 int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page);
 

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-uint64_t mtx_random_seed(void) {
+static uint64_t random_seed(void) {
   uint64_t seed = 0x243F6A8885A308D3u;  // digits of pi, should the system have no randomness
   if (getrandom(&seed, sizeof seed, GRND_NONBLOCK) != (ssize_t)sizeof seed) seed ^= (uintptr_t)&seed;
   return seed;
@@ -38,7 +38,7 @@ static mtx_code slots_for(size_t n_max, size_t *n_slots, mtx_err *err) {
 }
 
 mtx_code mtx_strmap_init(mtx_strmap *m, size_t n_max, const mtx_str *keys, mtx_err *err) {
-  *m = (mtx_strmap){.key = keys, .seed = mtx_random_seed()};
+  *m = (mtx_strmap){.key = keys, .seed = random_seed()};
   mtx_code rc = slots_for(n_max, &m->n_slots, err);
   if (rc) return rc;
   m->slot = malloc(m->n_slots * sizeof *m->slot);
@@ -73,7 +73,7 @@ void mtx_strmap_fini(mtx_strmap *m) {
 }
 
 mtx_code mtx_pairmap_init(mtx_pairmap *m, size_t n_max, mtx_err *err) {
-  *m = (mtx_pairmap){.seed = mtx_random_seed()};
+  *m = (mtx_pairmap){.seed = random_seed()};
   mtx_code rc = slots_for(n_max, &m->n_slots, err);
   if (rc) return rc;
   m->slot = malloc(m->n_slots * sizeof *m->slot);

@@ -20,7 +20,6 @@ typedef struct {
   const mtx_str *key;  // borrowed: text of id
 } mtx_strmap;
 
-uint64_t mtx_random_seed(void);
 uint64_t mtx_hash_bytes(const char *p, size_t n, uint64_t seed);
 
 mtx_code mtx_strmap_init(mtx_strmap *m, size_t n_max, const mtx_str *keys, mtx_err *err);  // keys: indexed by id

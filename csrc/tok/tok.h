@@ -62,9 +62,7 @@ enum {
 };
 unsigned mtx_tok_attr(const mtx_tok *t, int32_t id);  // 0 for ids out of range
 
-// The token's text as the vocabulary writes it (GPT-2 alphabet, U+2581, <0x0A>).
-mtx_str mtx_tok_text(const mtx_tok *t, int32_t id);
-// The id whose text (as above) is text[0..n); -1 if none.
+// The id whose text as the vocabulary writes it (GPT-2 alphabet, U+2581, <0x0A>) is text[0..n); -1 if none.
 int32_t mtx_tok_find(const mtx_tok *t, const char *text, size_t n);
 
 // --- encoding ---------------------------------------------------------------

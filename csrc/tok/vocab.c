@@ -293,7 +293,6 @@ static bool in_range(const mtx_tok *t, int32_t id) { return id >= 0 && id < t->n
 int32_t mtx_tok_special_id(const mtx_tok *t, mtx_tok_special which) { return (unsigned)which < MTX_TOK_N_SPECIAL ? t->special[which] : -1; }
 bool mtx_tok_is_eog(const mtx_tok *t, int32_t id) { return in_range(t, id) && t->eog[id]; }
 unsigned mtx_tok_attr(const mtx_tok *t, int32_t id) { return in_range(t, id) ? t->attr[id] : 0; }
-mtx_str mtx_tok_text(const mtx_tok *t, int32_t id) { return in_range(t, id) ? t->text[id] : (mtx_str){"", 0}; }
 
 int32_t mtx_tok_find(const mtx_tok *t, const char *text, size_t n) {
   if (!n || n > UINT16_MAX) return -1;

@@ -161,7 +161,6 @@ static void test_layout(void) {
       end = y->v_off + 2 * y->v_head_bytes;
     }
     CHECK(f->page_bytes[0] == end);
-    CHECK(mtx_kv_worst_bytes(&l, 100, 1) == 4 * end);
     mtx_kv_type back;
     CHECK(mtx_kv_type_parse(mtx_kv_type_name((mtx_kv_type)t), &back) && (int)back == t);
     mtx_kv_close(kv);
