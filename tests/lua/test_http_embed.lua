@@ -6,6 +6,7 @@ local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local ctx, port
 
@@ -79,9 +80,7 @@ function TestEmbed:test_hang_up()
 end
 
 function TestEmbed:test_batch_and_drain()
-  local folder = os.tmpname()
-  os.remove(folder)
-  start({ files_dir = folder })
+  start({ files_dir = temp.path() })
   fake.hold_embeds = true
   local line = '{"custom_id":"a","method":"POST","url":"/v1/embeddings","body":{"model":"minilm","input":["a","b"]}}'
   local file = client.request(port, "POST", "/v1/files", '--X\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--X\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
@@ -101,5 +100,4 @@ function TestEmbed:test_batch_and_drain()
   lu.assertTrue(client.wait(function() return fake.cancelled == n + 1 end, 3000))
   fake.let_go_embeds()
   c:until_closed(3000)
-  os.execute("rm -r " .. folder)
 end

@@ -64,110 +64,121 @@ local function add_context(result, job)
   result.context = table.move(tokens, 1, #tokens, #all + 1, all)
 end
 
-local function start_ping(x, writer, begin, seconds)
-  if not writer.ping or seconds < 0 then return nil end
-  local timer = uv.new_timer()
-  timer:start(seconds * 1000, seconds * 1000, function()
-    if x.gone then return end
-    begin()
-    x:write(writer.ping)
+-- The reply to one exchange while its generation runs.
+local Reply = {}
+Reply.__index = Reply
+
+function Reply:put(bytes)
+  if self.kept then self.kept:append(bytes) end
+  if not self.x.gone then self.x:write(bytes) end
+end
+
+function Reply:begin()
+  if self.begun then return end
+  self.begun = true
+  if self.kept then self.kept.ctype = self.writer.ctype end
+  if not self.x.gone then self.x:start(200, self.writer.ctype) end
+  self:put(self.writer:open())
+end
+
+function Reply:start_ping(seconds)
+  if not self.writer.ping or seconds < 0 then return end
+  self.ping = uv.new_timer()
+  self.ping:start(seconds * 1000, seconds * 1000, function()
+    if self.x.gone then return end
+    self:begin()
+    self.x:write(self.writer.ping)
   end)
-  return timer
+end
+
+function Reply:stop_ping()
+  if self.ping and not self.ping:is_closing() then self.ping:close() end
+end
+
+function Reply:fail_late(fault)
+  local _, body = errors.of(self.x.route.dialect, fault, self.x.id)
+  self:put(self.writer:fault(body))
+  if self.kept then self.kept:finish() end
+  if not self.x.gone then self.x:finish(true) end
+end
+
+-- However far the answer has come; nobody waits for more of it.
+function Reply:fail(fault)
+  if self.kept and self.kept.done then return end
+  if self.begun then return self:fail_late(fault) end
+  if self.kept then self.ctx.streams:remove(self.kept) end
+  self.ctx.app:fail(self.x, fault)
+end
+
+function Reply:finish()
+  local ctx, x, req, job = self.ctx, self.x, self.req, self.job
+  self:stop_ping()
+  if x.gone and not self.kept then return end
+  local result = self.collect.result(job)
+  if self.collect.fault then return self:fail(self.collect.fault) end
+  add_context(result, job)
+  if ctx.script then ctx.script:response(result, req) end
+  if self.on_done then self.on_done(result, job) end
+  if not self.streamed then return x:send(200, wire.encode(self.writer:whole(result))) end
+  self:begin()
+  self:put(self.writer:close(result))
+  if self.kept then self.kept:finish() end
+  if not x.gone then x:finish() end
+end
+
+function Reply:take(ev)
+  if self.x.gone and not self.kept then
+    if ev.last then self:stop_ping() end
+    return
+  end
+  if self.streamed then
+    if not (ev.kind == "done" and ev.fault) then self:begin() end
+    if self.begun and not ev.fault then self:put(self.writer:event(ev)) end
+  end
+  if self.keep or ev.kind == "done" then self.collect.add(ev) end
+  if ev.last then self:finish() end
+end
+
+-- The sink of a generation: an error in here ends it.
+function Reply:sink()
+  return function(ev)
+    if self.failed then return end -- what still comes until the work has stopped
+    local _, fault = self.ctx.app:try(self.x, self.take, self, ev)
+    if not fault then return end
+    self.failed = true
+    self:stop_ping()
+    self.job:cancel()
+    self:fail(fault)
+  end
 end
 
 -- Runs req for x. make_writer(job) -> writer; on_done(result, job) is optional and
 -- runs before the reply is closed (to store it).
 function answer.run(ctx, x, req, make_writer, on_done)
   req.key = x.key
-  local collect = answer.collector()
-  local job, writer, ping, begun
+  local streamed = req.stream
   -- A kept stream (routes/stream.lua) goes on without its client.
-  local kept = req.stream and ctx.keep_stream(x) or nil
-  local function put(bytes)
-    if kept then kept:append(bytes) end
-    if not x.gone then x:write(bytes) end
-  end
-  local function begin()
-    if begun then return end
-    begun = true
-    if kept then kept.ctype = writer.ctype end
-    if not x.gone then x:start(200, writer.ctype) end
-    put(writer:open())
-  end
-  local streamed, keep = req.stream, not req.stream or on_done or (ctx.script and ctx.script:has("response"))
-  local function fail_late(fault)
-    local _, body = errors.of(x.route.dialect, fault, x.id)
-    put(writer:fault(body))
-    if kept then kept:finish() end
-    if not x.gone then x:finish(true) end
-  end
-  -- However far the answer has come; nobody waits for more of it.
-  local function fail(fault)
-    if kept and kept.done then return end
-    if begun then return fail_late(fault) end
-    if kept then ctx.streams:remove(kept) end
-    ctx.app:fail(x, fault)
-  end
-  local function finish()
-    if ping and not ping:is_closing() then ping:close() end
-    if x.gone and not kept then return end
-    local result = collect.result(job)
-    if collect.fault then return fail(collect.fault) end
-    add_context(result, job)
-    if ctx.script then ctx.script:response(result, req) end
-    if on_done then on_done(result, job) end
-    if streamed then
-      begin()
-      put(writer:close(result))
-      if kept then kept:finish() end
-      if not x.gone then x:finish() end
-    else
-      x:send(200, wire.encode(writer:whole(result)))
-    end
-  end
-  local function sink(ev)
-    if x.gone and not kept then
-      if ev.last and ping and not ping:is_closing() then ping:close() end
-      return
-    end
-    if streamed then
-      if not (ev.kind == "done" and ev.fault) then begin() end
-      if begun and not ev.fault then put(writer:event(ev)) end
-      if keep or ev.kind == "done" then collect.add(ev) end
-    else
-      collect.add(ev)
-    end
-    if ev.last then finish() end
-  end
-  local failed
-  local function guarded(ev)
-    if failed then return end -- what still comes until the work has stopped
-    local _, fault = ctx.app:try(x, sink, ev)
-    if not fault then return end
-    failed = true
-    if ping and not ping:is_closing() then ping:close() end
-    job:cancel()
-    fail(fault)
-  end
-  local started, fault = pcall(generate.start, ctx, req, guarded)
+  local kept = streamed and ctx.keep_stream(x) or nil
+  local reply = setmetatable({ ctx = ctx, x = x, req = req, on_done = on_done, collect = answer.collector(), kept = kept, streamed = streamed,
+    keep = not streamed or on_done or (ctx.script and ctx.script:has("response")) }, Reply)
+  local started, job = pcall(generate.start, ctx, req, reply:sink())
   if not started then
     if kept then ctx.streams:remove(kept) end
-    error(fault, 0)
+    error(job, 0)
   end
-  job = fault
-  x.job = job
+  reply.job, x.job = job, job
   if kept then kept.job = job end
-  writer = make_writer(job)
+  reply.writer = make_writer(job)
   x.on_abort = function()
     if not kept then job:cancel() end
   end
   x.end_now = function()
-    if ping then ping:close() end
+    reply:stop_ping()
     local fault = check.fault(503, "the server stops", { kind = "unavailable" })
-    if begun then fail_late(fault) else ctx.app:fail(x, fault) end
+    if reply.begun then reply:fail_late(fault) else ctx.app:fail(x, fault) end
     x.gone = "server stops"
   end
-  if streamed then ping = start_ping(x, writer, begin, req.ping_s or 30) end
+  if streamed then reply:start_ping(req.ping_s or 30) end
   return job
 end
 
