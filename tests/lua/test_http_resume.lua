@@ -95,6 +95,54 @@ function TestTruncate:test_ollama_cuts_by_default()
   lu.assertEquals(post("/v1/chat/completions", { model = "tiny", messages = user(long) }).json.error.code, "context_length_exceeded")
 end
 
+-- num_ctx below the loaded context limits the request; above it the model is loaded anew, or the reply warns.
+TestContext = {}
+function TestContext:setUp() start() end
+TestContext.tearDown = stop
+
+function TestContext:test_a_smaller_one_limits_the_request()
+  post("/api/generate", { model = "tiny" }) -- loaded with 2048
+  local long = ("abcdefghij"):rep(20)
+  local r = post("/api/generate", { model = "tiny", prompt = long, raw = true, stream = false, options = { num_ctx = 64, num_predict = 1 } })
+  lu.assertEquals({ r.json.prompt_eval_count, r.json.truncated }, { 63, 137 })
+  r = post("/api/generate", { model = "tiny", prompt = long, raw = true, stream = false, truncate = false, options = { num_ctx = 64 } })
+  lu.assertEquals(r.status, 400)
+  lu.assertStrContains(r.json.error, "the prompt has 200 tokens, the context is 64 tokens")
+  r = post("/v1/chat/completions", { model = "tiny", messages = user(long), options = { num_ctx = 64 } })
+  lu.assertEquals({ r.status, r.json.error.code, r.json.error.n_ctx }, { 400, "context_length_exceeded", 64 })
+  r = generate({})
+  lu.assertEquals({ r.done_reason, r.eval_count }, { "length", 54 })
+  r = generate({ shift = true, options = { num_keep = 10 } })
+  lu.assertEquals({ r.done_reason, r.eval_count }, { "length", 100 })
+  lu.assertEquals(#fake.engines[1].submitted[#fake.engines[1].submitted - 1].tokens, 10 + (64 - 10) / 2)
+  r = post("/api/embed", { model = "minilm", input = long, options = { num_ctx = 16 } })
+  lu.assertEquals(r.json.prompt_eval_count, 16)
+  lu.assertEquals(#fake.engines, 2) -- nothing was loaded anew
+  for _, n in ipairs({ 1, 2, 5 }) do
+    r = post("/api/generate", { model = "tiny", prompt = long, raw = true, stream = false, shift = true, options = { num_ctx = n, num_predict = 9 } })
+    lu.assertTrue(r.status == 200 or r.status == 400, r.body)
+  end
+end
+
+function TestContext:test_a_larger_one_loads_anew_or_warns()
+  local function ask(n) return post("/api/generate", { model = "tiny", prompt = "@say{a}", raw = true, stream = false, options = { num_ctx = n } }) end
+  lu.assertNil(ask(512).headers["x-mtx-warning"])
+  lu.assertNil(ask(1024).headers["x-mtx-warning"])
+  lu.assertEquals({ fake.loads, ctx.pool:list()[1].n_ctx }, { 2, 1024 })
+  local c = client.connect(port) -- in use: the others are not thrown out
+  local body = '{"model":"tiny","prompt":"@slow{5}@long{400}","raw":true}'
+  c:send("POST /api/generate HTTP/1.1\r\nHost: localhost\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  lu.assertTrue(c:until_found("word2"))
+  local r = ask(2048)
+  lu.assertEquals({ r.status, r.json.response, fake.loads }, { 200, "a", 2 })
+  lu.assertStrContains(r.headers["x-mtx-warning"], "num_ctx is 2048, the context is 1024")
+  c:close()
+  lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 end))
+  r = ask(100000) -- more than it was trained with: as much as that
+  lu.assertEquals({ r.status, fake.loads, ctx.pool:list()[1].n_ctx }, { 200, 3, 4096 })
+  lu.assertStrContains(r.headers["x-mtx-warning"], "trained with no more")
+end
+
 TestControl = {}
 function TestControl:setUp() start() end
 TestControl.tearDown = stop

@@ -153,7 +153,7 @@ local TYPES = { stop = "eos", length = "limit", tool_calls = "eos", cancelled = 
 
 local function final(self, result, i)
   local c, u, job = result.choices[i], result.usage, self.meta.job
-  local settings = { n_ctx = job.loaded.n_ctx, n_predict = self.req.max_tokens ~= math.huge and self.req.max_tokens or -1, stream = self.req.stream,
+  local settings = { n_ctx = self.req.n_ctx, n_predict = self.req.max_tokens ~= math.huge and self.req.max_tokens or -1, stream = self.req.stream,
     stop = list(job.stop) }
   for k, v in pairs(job.sampler) do if type(v) ~= "table" then settings[k] = v end end
   local p = job.choices[i].prompt

@@ -167,6 +167,7 @@ function answer.run(ctx, x, req, make_writer, on_done)
     error(job, 0)
   end
   reply.job, x.job = job, job
+  if req.warning then x:header("X-Mtx-Warning", req.warning) end
   if kept then kept.job = job end
   reply.writer = make_writer(job)
   x.on_abort = function()

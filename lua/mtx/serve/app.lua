@@ -53,7 +53,7 @@ local function cors(self, x)
   if good then
     x:header("Access-Control-Allow-Origin", self.origins.any and "*" or from)
     x:header("Vary", "Origin")
-    x:header("Access-Control-Expose-Headers", "X-Request-Id, Retry-After")
+    x:header("Access-Control-Expose-Headers", "X-Request-Id, X-Mtx-Warning, Retry-After")
   end
   if req.method == "OPTIONS" then
     local _, why, allowed = self.ctx.routes:match("OPTIONS", req.path)

@@ -12,7 +12,7 @@ local embed = {}
 local SLICE, PAUSE_BYTES = 1024, 1 << 16
 
 local function tokens_of(loaded, input, i, req)
-  local n_max = loaded.n_ctx
+  local n_max = req.n_ctx
   local ids = input
   if type(input) == "string" then
     local message
@@ -137,6 +137,7 @@ function embed.run(ctx, x, req, done)
   local t0 = uv.hrtime()
   local loaded, load_ms = generate.model(ctx, req)
   local n_embd = loaded.info.n_embed or loaded.info.n_embd
+  if req.warning then x:header("X-Mtx-Warning", req.warning) end
   if req.pooling_of then req.pooling = req.pooling_of(loaded.info) end
   if req.dimensions and req.dimensions > n_embd then
     check.fail(400, "dimensions is " .. req.dimensions .. ", the model has " .. n_embd, { param = "dimensions" })

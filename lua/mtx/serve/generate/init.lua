@@ -33,7 +33,8 @@ local function while_loading(ctx, req)
 end
 
 -- Finds the model and waits for it to load; 404 or 400 when it is not there or cannot
--- do the task. deadline_ms: from now, or nil. -> loaded model, ms waited
+-- do the task. deadline_ms: from now, or nil. Sets req.n_ctx, the context of this request, and req.warning when
+-- that is less than it asked for. -> loaded model, ms waited
 function generate.model(ctx, req, wanted, deadline_ms)
   local name = req.model
   if name == "" then name = ctx.default_model(wanted or req.inputs and "embedding") or "" end
@@ -41,6 +42,12 @@ function generate.model(ctx, req, wanted, deadline_ms)
   if not entry and req.model_by_script then message = message .. " (the server's script chose it)" end
   if not entry then check.fail(name == "" and req.dialect ~= "ollama" and 400 or 404, message) end
   local loaded, load_ms = ctx.pool:acquire(entry, { num_ctx = req.num_ctx, deadline_ms = deadline_ms, on_wait = while_loading(ctx, req) })
+  req.n_ctx = math.min(req.num_ctx or loaded.n_ctx, loaded.n_ctx)
+  if req.num_ctx and req.num_ctx > loaded.n_ctx then
+    req.warning = "num_ctx is " .. req.num_ctx .. ", the context is " .. loaded.n_ctx .. (loaded.n_ctx < loaded.n_ctx_train and ": the model is in use with it"
+      or ": the model was trained with no more")
+    ctx.log("warn", "a smaller context than asked for", { model = loaded.name, num_ctx = req.num_ctx, context = loaded.n_ctx })
+  end
   if not loaded.can then
     local m = entry.manifest
     loaded.template = (m and m.template) or loaded.info.chat_template
@@ -121,7 +128,7 @@ end
 -- Hands the tokens of a choice to the engine; again (choice.round) when it is resumed, with the text held at its last end.
 local function submit(job, choice, tokens, rest)
   local ctx, req, l = job.ctx, job.req, job.loaded
-  local room = l.n_ctx - #tokens
+  local room = req.n_ctx - #tokens
   local max = math.min(resume.limit(job) - (choice.n_before or 0), room)
   local s = {}
   for k, v in pairs(job.sampler) do s[k] = v end
@@ -136,7 +143,7 @@ local function submit(job, choice, tokens, rest)
   if not id then
     if code == "limit" then
       if tostring(message):find("queue", 1, true) then check.fail(503, message, { kind = "queue_full", retry_after = 2 }) end
-      check.fail(400, tostring(message), { kind = "context", extra = { n_prompt_tokens = #tokens, n_ctx = l.n_ctx } })
+      check.fail(400, tostring(message), { kind = "context", extra = { n_prompt_tokens = #tokens, n_ctx = req.n_ctx } })
     end
     local theirs = code == "invalid" or code == "unsupported"
     check.fail(theirs and 400 or 500, tostring(message), { kind = theirs and "invalid" or "internal" })

@@ -68,9 +68,9 @@ local function chat_prompt(ctx, loaded, req)
   local r = render(ctx, loaded, req.messages, req)
   req.rendered = r.text
   local ids = tokenize(loaded, r)
-  local n_max = loaded.n_ctx - 1
+  local n_max = req.n_ctx - 1
   if #ids > n_max then
-    if req.dialect ~= "ollama" or not req.truncate then prompt.too_long(#ids, loaded.n_ctx) end
+    if req.dialect ~= "ollama" or not req.truncate then prompt.too_long(#ids, req.n_ctx) end
     ids = fit_chat(ctx, loaded, req, ids, n_max)
   end
   return ids
@@ -120,16 +120,16 @@ local function text_prompt(ctx, loaded, req, text)
     if not loaded.info.bos then check.fail(400, "the prompt is empty") end
     ids = { loaded.info.bos }
   end
-  if #ids > loaded.n_ctx - 1 then
+  if #ids > req.n_ctx - 1 then
     if req.context and req.truncate then -- the oldest tokens of the carried context go first
-      local cut = #ids - (loaded.n_ctx - 1)
+      local cut = #ids - (req.n_ctx - 1)
       if cut <= #req.context then
         req.n_truncated = cut
         return table.move(ids, cut + 1, #ids, 1, {})
       end
     end
-    if req.dialect == "ollama" and req.truncate then return cut(req, ids, loaded.n_ctx - 1) end
-    prompt.too_long(#ids, loaded.n_ctx)
+    if req.dialect == "ollama" and req.truncate then return cut(req, ids, req.n_ctx - 1) end
+    prompt.too_long(#ids, req.n_ctx)
   end
   return ids
 end

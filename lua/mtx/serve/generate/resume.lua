@@ -11,7 +11,7 @@ local MAX_CONTEXTS = 10
 -- The kept part of a full context: its first n_keep tokens and the younger half of the rest.
 local function shifted(ids, n_keep, n_prompt, n_ctx)
   if n_keep < 0 then n_keep = n_prompt end
-  n_keep = math.min(n_keep, n_ctx - 4)
+  n_keep = math.max(0, math.min(n_keep, n_ctx - 4))
   local drop = (#ids - n_keep) // 2
   local out = table.move(ids, 1, n_keep, 1, {})
   return table.move(ids, n_keep + drop + 1, #ids, n_keep + 1, out)
@@ -21,7 +21,7 @@ end
 function resume.limit(job)
   local max = job.req.max_tokens
   if max and max ~= math.huge then return max end
-  return job.req.shift and MAX_CONTEXTS * job.loaded.n_ctx or math.huge
+  return job.req.shift and MAX_CONTEXTS * job.req.n_ctx or math.huge
 end
 
 -- Whether the ids of what is generated must be kept for a later resume.
@@ -39,10 +39,10 @@ local function next_ids(job, choice, ev)
     return table.move(choice.thought_end, 1, #choice.thought_end, #choice.ids + 1, choice.ids)
   end
   -- A grammar's state belongs to the text it has read; it cannot go on without it.
-  if ev.reason == "length" and req.shift and not job.grammar and #choice.ids >= l.n_ctx then
+  if ev.reason == "length" and req.shift and not job.grammar and #choice.ids >= req.n_ctx then
     local keep = req.n_keep or 0
     if keep == 0 and choice.ids[1] == l.info.bos then keep = 1 end
-    return shifted(choice.ids, keep, choice.n_prompt_ids, l.n_ctx)
+    return shifted(choice.ids, keep, choice.n_prompt_ids, req.n_ctx)
   end
 end
 
@@ -55,7 +55,7 @@ function resume.at_done(job, choice, ev, submit)
   local ids = next_ids(job, choice, ev)
   if not ids then return false end
   local n = (choice.n_before or 0) + ev.n_generated
-  if n >= resume.limit(job) or #ids >= job.loaded.n_ctx then return false end
+  if n >= resume.limit(job) or #ids >= job.req.n_ctx then return false end
   local ms = choice.ms_before or {}
   for _, k in ipairs({ "queue", "prefill", "decode" }) do ms[k] = (ms[k] or 0) + (ev["t_" .. k .. "_ms"] or 0) end
   choice.n_before, choice.ms_before = n, ms

@@ -55,8 +55,8 @@ local function drain(self, l)
 end
 
 local function context_of(self, entry, wanted)
-  local params = entry.manifest and entry.manifest.parameters
-  local n = wanted or (params and params.num_ctx) or self.ctx.config.ctx
+  local params, trained = entry.manifest and entry.manifest.parameters, self.ctx.catalog:info_of(entry).n_ctx_train
+  local n = wanted and math.min(wanted, trained or wanted) or (params and params.num_ctx) or self.ctx.config.ctx
   return n and n > 0 and n or nil
 end
 
@@ -65,7 +65,7 @@ end
 function Pool:acquire(entry, options)
   local num_ctx = options.num_ctx
   local l = self.loaded[entry.key]
-  if l and num_ctx and num_ctx > l.n_ctx and l.inflight == 0 and num_ctx <= l.n_ctx_train then
+  if l and num_ctx and l.inflight == 0 and math.min(num_ctx, l.n_ctx_train) > l.n_ctx then
     self:unload(l, "for a larger context")
     l = nil
   end
