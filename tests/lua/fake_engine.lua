@@ -220,7 +220,7 @@ local function advance(e, r)
     local id = utf8.codepoint(piece, 1)
     local top = {}
     for k = 1, r.args.logprobs do top[k] = { id = id + k - 1, logprob = -0.25 * k } end
-    logprobs = { { id = id, logprob = -0.25, top = top } }
+    logprobs = { { id = id, logprob = r.reply.logprob or -0.25, top = top } }
   end
   emit(e, { id = r.id, kind = "token", text = piece, tokens = { utf8.codepoint(piece, 1) }, logprobs = logprobs })
 end

@@ -367,9 +367,36 @@ function TestCompletions:test_prompts_and_echo()
   lu.assertEquals(#complete({ prompt = "@long{100}" }).json.choices[1].text:gsub("[^w]", ""), 16)
 end
 
+-- The best of each prompt's answers by their mean logprob; all of them are paid for.
+function TestCompletions:test_best_of()
+  local made, lp = 0, { -3, -1, -2, -0.5, -4, -0.75 }
+  fake.reply = function()
+    made = made + 1
+    return { text = "answer" .. made, logprob = lp[made] }
+  end
+  local r = complete({ prompt = { "p", "q" }, best_of = 3, n = 2 })
+  lu.assertEquals(r.status, 200, r.body)
+  local texts = {}
+  for i, c in ipairs(r.json.choices) do
+    texts[i] = c.text
+    lu.assertEquals({ c.index, c.logprobs }, { i - 1, require("cjson").null })
+  end
+  lu.assertEquals({ texts, made, r.json.usage.completion_tokens }, { { "answer2", "answer3", "answer4", "answer6" }, 6, 6 })
+  made = 0
+  r = complete({ prompt = "pp", best_of = 3, logprobs = 0, echo = true })
+  lu.assertEquals({ #r.json.choices, r.json.choices[1].text, r.json.choices[1].logprobs.token_logprobs[3] }, { 1, "ppanswer2", -1 })
+  r = client.request(port, "POST", "/v1/chat/completions", { model = "tiny", messages = user("x"), best_of = 3 })
+  lu.assertEquals(r.status, 400)
+  for _, path in ipairs({ "/v1/chat/completions", "/v1/completions" }) do
+    r = client.request(port, "POST", path, { model = "tiny", messages = user("x"), prompt = "x", use_beam_search = true })
+    lu.assertEquals(r.status, 400)
+    lu.assertStrContains(r.json.error.message, "--beams")
+  end
+end
+
 function TestCompletions:test_bad()
   for _, b in ipairs({ {}, { prompt = {} }, { prompt = { {} } }, { prompt = { "a", -1 } }, { prompt = { 1.5 } }, { prompt = { 99999999 } },
-    { prompt = "x", best_of = 3 }, { prompt = "x", suffix = "y" }, { prompt = "x", logprobs = 50 } }) do
+    { prompt = "x", best_of = 3, stream = true }, { prompt = "x", best_of = 1, n = 2 }, { prompt = "x", use_beam_search = true }, { prompt = "x", suffix = "y" }, { prompt = "x", logprobs = 50 } }) do
     lu.assertEquals(complete(b).status, 400, require("cjson").encode(b))
   end
 end

@@ -121,6 +121,9 @@ local function common(body, r)
   r.stream = check.boolean(body, "stream") or false
   local so = check.object(body, "stream_options")
   if so then r.include_usage = check.boolean(so, "include_usage", "stream_options.include_usage") end
+  if check.boolean(body, "use_beam_search") then
+    fail(400, "the server does not search with beams; best_of chooses among sampled answers, `mtx generate --beams` and model:beam search", { param = "use_beam_search" })
+  end
   r.priority = check.integer(body, "priority", -100, 100)
   r.deadline_ms = check.integer(body, "deadline_ms", 1)
   r.ignore_eos = check.boolean(body, "ignore_eos")
@@ -146,6 +149,8 @@ function openai.chat(body)
   r.format = openai.format(body)
   if r.tools and r.format and r.format.kind == "gbnf" then fail(400, "grammar cannot be combined with tools") end
   r.max_tokens = max_tokens(body, 1, "max_completion_tokens") or max_tokens(body, 1, "max_tokens", "n_predict") -- the newer name wins
+  local best = check.integer(body, "best_of", 1, request.MAX.n)
+  if best and best ~= r.n then fail(400, "best_of is for /v1/completions; ask for n answers and choose", { param = "best_of" }) end
   local logprobs = check.boolean(body, "logprobs")
   local top = check.integer(body, "top_logprobs", 0, request.MAX.top_logprobs)
   if top and not logprobs then fail(400, "top_logprobs requires logprobs", { param = "top_logprobs" }) end
@@ -213,7 +218,11 @@ function openai.completions(body)
   r.suffix = check.string(body, "suffix")
   if r.suffix == "" then r.suffix = nil end
   local best = check.integer(body, "best_of", 1, request.MAX.n)
-  if best and best ~= r.n then fail(400, "best_of is not supported; ask for n answers and choose", { param = "best_of" }) end
+  if best and best < r.n then fail(400, "best_of is " .. best .. ", which is less than n", { param = "best_of" }) end
+  if best and best > r.n then
+    if r.stream then fail(400, "best_of cannot be combined with stream: what is best is known at the end", { param = "best_of" }) end
+    r.keep, r.n, r.drop_logprobs, r.logprobs = r.n, best, r.logprobs == nil, r.logprobs or 0
+  end
   if #r.prompts * r.n > 128 then fail(400, "prompts times n is more than 128", { param = "n" }) end
   r.format = openai.format(body)
   return r

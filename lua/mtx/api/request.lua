@@ -23,6 +23,7 @@
 --   template_args  extra variables for the template
 --   continue       chat: the last assistant message is to be continued
 --   max_tokens     nil = up to the context; n (choices), stop (list of text)
+--   keep           nil, or how many of the n are given: those with the best logprobs (drop_logprobs: without them)
 --   sampler        only what the client set; see SAMPLER_DEFAULTS. Beside the engine's own options: cfg_scale and
 --                  negative_prompt (model/guidance.lua), banned_strings, dry_sequence_breakers, script (the field "sampler":
 --                  a name of the owner's script) and script_options ("sampler_options")

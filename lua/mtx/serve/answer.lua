@@ -3,6 +3,7 @@
 -- dialect's writer, or gathers them into one reply. A writer has: ctype, ping
 -- (bytes or nil), open(), event(ev), close(result), fault(body), whole(result).
 local uv = require("luv")
+local best_of = require("mtx.serve.generate.best_of")
 local check = require("mtx.api.check")
 local errors = require("mtx.api.errors")
 local generate = require("mtx.serve.generate")
@@ -116,6 +117,7 @@ function Reply:finish()
   if x.gone and not self.kept then return end
   local result = self.collect.result(job)
   if self.collect.fault then return self:fail(self.collect.fault) end
+  if req.keep then best_of.choose(result, req) end
   add_context(result, job)
   if ctx.script then ctx.script:response(result, req) end
   if self.on_done then self.on_done(result, job) end

@@ -5,6 +5,7 @@ local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local quantization = require("mtx.model.quantization")
+local router = require("mtx.serve.routes.router")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -69,7 +70,7 @@ function M.add(ctx)
     end })
   end
   route("POST", "/api/pull", "admin", function()
-    check.fail(501, "this server does not download models; put the file under the models folder")
+    check.fail(501, router.NO_DOWNLOAD)
   end)
 end
 

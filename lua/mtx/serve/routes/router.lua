@@ -10,6 +10,9 @@ local wire = require("mtx.api.wire")
 
 local M = {}
 
+M.NO_DOWNLOAD = "this server does not download models; put the GGUF file under its models folder (--models-dir), where it is found at once, "
+  .. "or send it to POST /api/blobs/sha256:DIGEST and name it with POST /api/create"
+
 local LOOK_MS, PING_S, MAX_READERS = 200, 30, 64
 
 local function status_of(ctx, e) return ctx.pool.loaded[e.key] and "loaded" or ctx.pool.loads[e.key] and "loading" or "unloaded" end
@@ -131,7 +134,7 @@ function M.add(ctx)
   local function native(method, path, scope, handler) ctx.routes:add(method, path, { scope = scope, dialect = "llama", handler = handler }) end
   native("GET", "/models", "infer", list(ctx))
   native("GET", "/models/sse", "infer", events(ctx))
-  native("POST", "/models", "admin", function() check.fail(501, "this server does not download models; put the file under the models folder") end)
+  native("POST", "/models", "admin", function() check.fail(501, M.NO_DOWNLOAD) end)
   native("DELETE", "/models", "admin", delete(ctx))
   native("POST", "/models/load", "admin", load_model(ctx))
   native("POST", "/models/unload", "admin", unload(ctx))
