@@ -19,6 +19,8 @@ for text, id in pairs(SPECIAL) do SPECIAL_TEXT[id] = text end
 fake.TEMPLATE = "{% for t in tools or [] %}{{ t | tojson }}\n{% endfor %}{%- for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
   .. "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
 
+function fake.special_text(id) return SPECIAL_TEXT[id] end
+
 local Model, Engine = {}, {}
 Model.__index, Engine.__index = Model, Engine
 
@@ -261,6 +263,7 @@ end
 
 -- The vectors of model:embed as an event, at once or with fake.let_go_embeds().
 function Engine:embed_submit(lists, options)
+  if #lists == 0 then return nil, "inputs: there are none", "invalid" end
   local id = self.next_id
   self.next_id = id + 1
   local vectors = self.model:embed(lists, options)

@@ -13,25 +13,6 @@ local llama = {}
 local get, fail = check.get, check.fail
 local list = wire.list
 
--- Our stage names by llama-server's; false = known there, no stage of ours.
-local STAGES = { typ_p = "typical_p", infill = false }
-for _, name in ipairs({ "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "top_a", "epsilon", "eta", "xtc", "temperature" }) do
-  STAGES[name] = name
-end
-
-local function samplers(body)
-  local names = check.array(body, "samplers", nil, 16)
-  if not names then return nil end
-  local order = {}
-  for i, n in ipairs(names) do
-    if type(n) ~= "string" then fail(400, "samplers[" .. (i - 1) .. "] must be a string") end
-    local known = STAGES[n]
-    if known == nil then fail(400, "samplers[" .. (i - 1) .. "]: unknown sampler " .. n:sub(1, 40)) end
-    if known then order[#order + 1] = known end
-  end
-  return #order > 0 and order or nil
-end
-
 -- Fields of /completion and /infill beside the prompt.
 function llama.common(body, r)
   r.dialect, r.task, r.raw = "llama", "text", true
@@ -39,7 +20,7 @@ function llama.common(body, r)
   r.n = check.integer(body, "n_cmpl", 1, request.MAX.n) or check.integer(body, "n", 1, request.MAX.n) or 1
   r.sampler = request.sampler(body)
   r.sampler.logit_bias = request.logit_bias(body)
-  r.sampler.order = samplers(body)
+  r.sampler.order = request.samplers(body)
   r.stop = request.stop(body, "stop")
   r.stream = check.boolean(body, "stream") or false
   r.max_tokens = openai.max_tokens(body, 0, "n_predict", "max_tokens")
@@ -50,12 +31,15 @@ function llama.common(body, r)
   r.return_tokens = check.boolean(body, "return_tokens")
   r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
   r.return_progress, r.timings = check.boolean(body, "return_progress"), check.boolean(body, "timings_per_token")
+  r.ping_s = check.integer(body, "sse_ping_interval", -1)
   check.integer(body, "id_slot", -1)
   check.integer(body, "n_indent", 0)
   local most = check.integer(body, "t_max_predict_ms", 1)
   r.deadline_ms, r.soft_deadline = most or check.integer(body, "deadline_ms", 1), most ~= nil -- soft: the answer ends there
   if check.boolean(body, "cache_prompt") == false then r.no_cache = true end
-  r.post_probs = check.boolean(body, "post_sampling_probs")
+  if check.boolean(body, "post_sampling_probs") then
+    fail(400, "post_sampling_probs is not supported: probabilities are those before sampling (n_probs)", { param = "post_sampling_probs" })
+  end
   local fields = check.array(body, "response_fields")
   if fields then r.response_fields = fields end
   local lora = check.array(body, "lora")
@@ -71,8 +55,7 @@ function llama.completion(body)
     if get(p, "multimodal_data") and #p.multimodal_data > 0 then fail(400, "multimodal data is not supported by this model") end
     p = check.string(p, "prompt_string", "prompt.prompt_string")
   end
-  r.prompts = openai.prompts({ prompt = p }, "prompt")
-  r.many = check.is_array(p) and type(p[1]) ~= "number"
+  r.prompts, r.many = openai.prompts({ prompt = p }, "prompt")
   return r
 end
 

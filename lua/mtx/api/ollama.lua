@@ -88,7 +88,7 @@ local function common(body, r)
   r.keep_alive = ollama.keep_alive(body)
   r.format = ollama.format(body)
   r.think = think(body)
-  request.think_budget(r, body, "thinking_budget_tokens")
+  request.think_budget(r, body)
   r.truncate = check.boolean(body, "truncate")
   if r.truncate == nil then r.truncate = true end
   r.shift = check.boolean(body, "shift")

@@ -115,7 +115,7 @@ openai.max_tokens = max_tokens
 local function common(body, r)
   r.model = check.string(body, "model") or ""
   r.sampler = request.sampler(body)
-  r.sampler.logit_bias = request.logit_bias(body)
+  r.sampler.logit_bias, r.sampler.order = request.logit_bias(body), request.samplers(body)
   r.stop = request.stop(body, "stop")
   r.n = check.integer(body, "n", 1, request.MAX.n) or 1
   r.stream = check.boolean(body, "stream") or false
@@ -165,10 +165,10 @@ function openai.chat(body)
   local continue = check.boolean(body, "continue_final_message")
   if continue == nil then continue = last.role == "assistant" and not last.tool_calls end
   if continue and last.role ~= "assistant" then fail(400, "continue_final_message needs a final assistant message") end
-  r.continue = continue or nil
+  r.continue, r.add_generation_prompt = continue or nil, check.boolean(body, "add_generation_prompt")
   r.reasoning_format = check.one_of(body, "reasoning_format", { "none", "deepseek", "deepseek-legacy", "auto" })
   r.reasoning_control = check.boolean(body, "reasoning_control")
-  request.think_budget(r, body, "thinking_budget_tokens")
+  request.think_budget(r, body)
   r.merge_turns = check.boolean(body, "merge_turns")
   local modalities = check.array(body, "modalities")
   for _, m in ipairs(modalities or {}) do
@@ -177,35 +177,48 @@ function openai.chat(body)
   return r
 end
 
--- prompt: string, token ids, or a list of either (mixed) -> list of prompts.
-function openai.prompts(body, key)
+-- One prompt of token ids and texts (llama-server's mixed ones): a list of ids, or {parts = {text or ids}}.
+local function ids_and_texts(list, where, key)
+  local parts, ids, mixed = {}, nil, false
+  for i, v in ipairs(list) do
+    if type(v) == "string" then
+      parts[#parts + 1], ids, mixed = v, nil, true
+    else
+      local id = type(v) == "number" and math.tointeger(v)
+      if not id or id < 0 then fail(400, where .. "[" .. (i - 1) .. "] must be a token id" .. (mixed and " or a string" or ""), { param = key }) end
+      if not ids then
+        ids = {}
+        parts[#parts + 1] = ids
+      end
+      ids[#ids + 1] = id
+    end
+  end
+  return mixed and { parts = parts } or parts[1]
+end
+
+-- prompt: string, token ids, both mixed, or a list of these -> list of prompts. An array of strings
+-- alone is several prompts, one with a number in it is one. max: of prompts. Also gives whether it was a list of them.
+function openai.prompts(body, key, max)
   local p = get(body, key)
   if p == nil then fail(400, key .. " is required", { param = key }) end
   if type(p) == "string" then return { p } end
   if not check.is_array(p) or #p == 0 then fail(400, key .. " must be a string or a non-empty array", { param = key }) end
-  local function ids(list, where)
-    local out = {}
-    for i, v in ipairs(list) do
-      local id = type(v) == "number" and math.tointeger(v)
-      if not id or id < 0 then fail(400, where .. "[" .. (i - 1) .. "] must be a token id", { param = key }) end
-      out[i] = id
-    end
-    return out
+  local flat, numbers = true, false
+  for _, v in ipairs(p) do
+    flat = flat and type(v) ~= "table"
+    numbers = numbers or type(v) == "number"
   end
-  if type(p[1]) == "number" then
-    local mixed = false
-    for _, v in ipairs(p) do if type(v) ~= "number" then mixed = true end end
-    if not mixed then return { ids(p, key) } end
-  end
-  if #p > request.MAX.prompts then fail(400, key .. " has " .. #p .. " entries, at most " .. request.MAX.prompts .. " are allowed", { param = key }) end
+  if flat and numbers then return { ids_and_texts(p, key, key) } end
+  max = max or request.MAX.prompts
+  if #p > max then fail(400, key .. " has " .. #p .. " entries, at most " .. max .. " are allowed", { param = key }) end
   local out = {}
   for i, v in ipairs(p) do
     local where = key .. "[" .. (i - 1) .. "]"
     if type(v) == "string" then out[i] = v
-    elseif check.is_array(v) and #v > 0 then out[i] = ids(v, where)
+    elseif check.is_array(v) and #v > 0 then out[i] = ids_and_texts(v, where, key)
     else fail(400, where .. " must be a string or an array of token ids", { param = key }) end
   end
-  return out
+  return out, true
 end
 
 -- POST /v1/completions.
@@ -233,10 +246,7 @@ function openai.embeddings(body)
   local r = { dialect = "openai", model = check.string(body, "model") or "" }
   local input = get(body, "input")
   if input == nil then fail(400, "input is required", { param = "input" }) end
-  if check.is_array(input) and #input > request.MAX.inputs then
-    fail(400, "input has " .. #input .. " entries, at most " .. request.MAX.inputs .. " are allowed", { param = "input" })
-  end
-  r.inputs = openai.prompts({ input = input }, "input")
+  r.inputs = openai.prompts({ input = input }, "input", request.MAX.inputs)
   local f = check.string(body, "encoding_format")
   f = f and f:lower() or "float"
   if f ~= "float" and f ~= "base64" then fail(400, "encoding_format must be float or base64", { param = "encoding_format" }) end

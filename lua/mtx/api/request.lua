@@ -99,6 +99,26 @@ function request.sampler(t)
   return s
 end
 
+-- Our stage names by llama-server's; false = known there, no stage of ours.
+local STAGES = { typ_p = "typical_p", infill = false }
+for _, name in ipairs({ "penalties", "dry", "top_n_sigma", "top_k", "typical_p", "top_p", "min_p", "top_a", "epsilon", "eta", "xtc", "temperature" }) do
+  STAGES[name] = name
+end
+
+-- llama-server's `samplers`: the stages in their order, or nil.
+function request.samplers(body)
+  local names = check.array(body, "samplers", nil, 16)
+  if not names then return nil end
+  local order = {}
+  for i, n in ipairs(names) do
+    if type(n) ~= "string" then check.fail(400, "samplers[" .. (i - 1) .. "] must be a string") end
+    local known = STAGES[n]
+    if known == nil then check.fail(400, "samplers[" .. (i - 1) .. "]: unknown sampler " .. n:sub(1, 40)) end
+    if known then order[#order + 1] = known end
+  end
+  return #order > 0 and order or nil
+end
+
 -- {"5": -100} or {{5, -100}, {"text", false}, {5, -100, 20}} -> {id = bias or {bias, n}}: a third
 -- number is how many generated tokens the bias acts on. Texts are left
 -- as {text = bias} for the tokenizer (serve/generate).
@@ -138,8 +158,8 @@ function request.logit_bias(t, k)
 end
 
 -- Budget and message of thoughts, llama-server's fields; -1 = no limit, 0 = do not think.
-function request.think_budget(r, t, k)
-  local n = check.integer(t, k, -1)
+function request.think_budget(r, t)
+  local n = check.integer(t, "thinking_budget_tokens", -1) or check.integer(t, "reasoning_budget_tokens", -1)
   if n == 0 and r.think == nil then r.think = false end
   if n and n > 0 then r.think_budget = n end
   r.think_message = check.string(t, "reasoning_budget_message")

@@ -128,7 +128,7 @@ function responses.decode(body)
   r.parallel_tool_calls = check.boolean(body, "parallel_tool_calls")
   r.format = text_format(body)
   r.max_tokens = check.integer(body, "max_output_tokens", 1)
-  check.one_of(body, "truncation", { "disabled", "auto" })
+  r.truncate = check.one_of(body, "truncation", { "disabled", "auto" }) == "auto" -- the oldest turns go first
   local reasoning = check.object(body, "reasoning")
   if reasoning then
     local effort = check.one_of(reasoning, "effort", { "none", "minimal", "low", "medium", "high", "xhigh", "max" }, "reasoning.effort")

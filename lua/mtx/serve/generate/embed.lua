@@ -19,6 +19,7 @@ local function tokens_of(loaded, input, i, req)
     ids, message = loaded.model:tokenize(input, { add_special = true, parse_special = false })
     if not ids then check.fail(400, "input[" .. (i - 1) .. "]: " .. tostring(message)) end
   else
+    if input.parts then check.fail(400, "input[" .. (i - 1) .. "] mixes texts and token ids", { param = "input" }) end
     for _, id in ipairs(ids) do
       if id >= loaded.info.n_vocab then check.fail(400, "input[" .. (i - 1) .. "]: " .. id .. " is no token of this model", { param = "input" }) end
     end
@@ -159,6 +160,10 @@ function embed.run(ctx, x, req, done)
   end
   if x.gone then return release(job) end
   if job.cancelled then return fail(job, 499, "request canceled") end
+  if #job.lists == 0 then
+    release(job)
+    return done({}, { n_tokens = 0, load_ms = load_ms, total_ms = (uv.hrtime() - t0) / 1e6, model = loaded })
+  end
   x.on_abort = function() job:cancel() end
   submit(job)
 end

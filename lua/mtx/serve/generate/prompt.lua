@@ -70,7 +70,7 @@ local function chat_prompt(ctx, loaded, req)
   local ids = tokenize(loaded, r)
   local n_max = req.n_ctx - 1
   if #ids > n_max then
-    if req.dialect ~= "ollama" or not req.truncate then prompt.too_long(#ids, req.n_ctx) end
+    if not req.truncate then prompt.too_long(#ids, req.n_ctx) end
     ids = fit_chat(ctx, loaded, req, ids, n_max)
   end
   return ids
@@ -91,16 +91,33 @@ local function infill_prompt(loaded, req, text)
   return ids
 end
 
+local function check_ids(loaded, ids)
+  for i, id in ipairs(ids) do
+    if id >= loaded.info.n_vocab then check.fail(400, "prompt[" .. (i - 1) .. "]: " .. id .. " is no token of this model") end
+  end
+  return ids
+end
+
+-- Texts and ids in turn; only a text that begins the prompt gets what the vocabulary puts before one.
+function prompt.join(loaded, parts)
+  local out = {}
+  for i, part in ipairs(parts) do
+    local ids = part
+    if type(part) == "string" and i == 1 then ids = tokenize(loaded, { text = part })
+    elseif type(part) == "string" then ids = loaded.model:tokenize(part, { add_special = false, parse_special = true })
+    else check_ids(loaded, part) end
+    table.move(ids, 1, #ids, #out + 1, out)
+  end
+  return out
+end
+
 local function text_prompt(ctx, loaded, req, text)
   local ids
   if type(text) == "table" then
-    for i, id in ipairs(text) do
-      if id >= loaded.info.n_vocab then check.fail(400, "prompt[" .. (i - 1) .. "]: " .. id .. " is no token of this model") end
-    end
-    ids = text
+    ids = text.parts and prompt.join(loaded, text.parts) or check_ids(loaded, text)
   elseif req.suffix then
     ids = infill_prompt(loaded, req, text)
-  elseif req.raw or not loaded.template then
+  elseif req.raw or not (req.template or loaded.template) then
     local system = not req.raw and req.system and req.system ~= "" and req.system .. "\n\n" or ""
     ids = tokenize(loaded, { text = system .. text })
     req.rendered = system .. text
@@ -128,7 +145,7 @@ local function text_prompt(ctx, loaded, req, text)
         return table.move(ids, cut + 1, #ids, 1, {})
       end
     end
-    if req.dialect == "ollama" and req.truncate then return cut(req, ids, req.n_ctx - 1) end
+    if req.truncate then return cut(req, ids, req.n_ctx - 1) end
     prompt.too_long(#ids, req.n_ctx)
   end
   return ids

@@ -16,21 +16,26 @@ local function kwargs_of(req)
   return kwargs
 end
 
-local function renderer_of(loaded)
-  if loaded.compiled then return loaded.compiled end
+local function compiled(loaded, template)
   local info, model = loaded.info, loaded.model
-  local r, message = render.new({ template = loaded.template, name = '"' .. loaded.entry.name .. '"', architecture = info.architecture,
+  local r, message = render.new({ template = template, name = '"' .. loaded.entry.name .. '"', architecture = info.architecture,
     bos_token = info.bos and model:piece(info.bos), eos_token = info.eos and model:piece(info.eos) })
   if not r then check.fail(400, message) end
-  loaded.compiled = r
   return r
+end
+
+-- Of the request's own template (Ollama's generate), or the model's.
+local function renderer_of(loaded, req)
+  if req.template then return compiled(loaded, req.template) end
+  loaded.compiled = loaded.compiled or compiled(loaded, loaded.template)
+  return loaded.compiled
 end
 
 -- -> {text, spans}, or nil, message (the template refused); raises a Fault when
 -- the template itself is unusable.
 function serve_render.messages(loaded, messages, req)
-  local text, spans = renderer_of(loaded):render({ messages = messages, tools = req.tool_choice ~= "none" and req.tools or nil, kwargs = kwargs_of(req),
-    continue_final_message = req.continue, merge_turns = req.merge_turns })
+  local text, spans = renderer_of(loaded, req):render({ messages = messages, tools = req.tool_choice ~= "none" and req.tools or nil, kwargs = kwargs_of(req),
+    continue_final_message = req.continue, add_generation_prompt = req.add_generation_prompt, merge_turns = req.merge_turns })
   if not text then return nil, spans end
   return { text = text, spans = spans }
 end

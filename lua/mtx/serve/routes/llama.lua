@@ -84,7 +84,7 @@ local function embedding(ctx)
     local norm = check.integer(body, "embd_normalize") or 2
     if norm < -1 then fail(400, "embd_normalize must be -1 (none), 0 (largest value), 1, 2 or a higher norm", { param = "embd_normalize" }) end
     local req = plain(body)
-    req.inputs, req.normalize, req.key, req.pooling_of = openai.prompts(body, key), false, x.key, native_pooling
+    req.inputs, req.normalize, req.key, req.pooling_of = openai.prompts(body, key, request.MAX.inputs), false, x.key, native_pooling
     embed.run(ctx, x, req, function(vectors)
       local out = list()
       for i, v in ipairs(vectors) do

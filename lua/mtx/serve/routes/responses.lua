@@ -4,6 +4,7 @@
 -- key they do not exist.
 local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
+local files = require("mtx.serve.routes.files")
 local ids = require("mtx.ids")
 local json = require("mtx.json")
 local responses = require("mtx.api.responses")
@@ -125,15 +126,12 @@ function M.add(ctx)
   end)
   route("GET", "/v1/responses", function(x)
     store:trim()
-    local out, limit = wire.list(), math.min(tonumber(routes.query(x.req.query).limit) or 20, 100)
-    for i = store.last, store.first, -1 do
+    local order = {}
+    for i = store.first, store.last do
       local e = store.order[i]
-      if e and store.by_id[e.id] == e and e.key == (x.key and x.key.name) then
-        out[#out + 1] = e.object
-        if #out >= limit then break end
-      end
+      if store.by_id[e.id] == e then order[#order + 1] = e end
     end
-    x:send(200, wire.encode({ object = "list", data = out, has_more = false, first_id = out[1] and out[1].id or wire.null, last_id = out[#out] and out[#out].id or wire.null }))
+    files.page(x, order, function(e) return e.key == (x.key and x.key.name) end, function(e) return e.object end)
   end)
   route("GET", "/v1/responses/:id", function(x) x:send(200, wire.encode(store:get(x.params.id, x.key).object)) end)
   route("DELETE", "/v1/responses/:id", function(x)
