@@ -77,19 +77,27 @@ local function add_key(obj, key, value)
   rawset(obj, key, value)
 end
 
+local function metatable() return { kind = "object", __pairs = ordered_next, __newindex = add_key } end
+
 local function new_object()
-  local mt = { kind = "object", __pairs = ordered_next, __newindex = add_key }
+  local mt = metatable()
   return setmetatable({}, mt), mt
 end
 
 --- An empty object, or one made of key, value, key, value, ...
 function json.object(...)
-  local obj = new_object()
+  local obj, mt, list, n = {}, metatable(), { ... }, 0
   for i = 1, select("#", ...), 2 do
-    local k, v = select(i, ...)
-    obj[k] = v
+    local k, v = list[i], list[i + 1]
+    if v ~= nil then
+      if obj[k] == nil then
+        n = n + 1
+        mt[n] = k
+      end
+      obj[k] = v
+    end
   end
-  return obj
+  return setmetatable(obj, mt)
 end
 
 --- Marks the sequence `t` (default: a new table) as a JSON array; returns it.

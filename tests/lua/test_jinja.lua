@@ -91,6 +91,40 @@ function TestJinja:test_lists_of_the_template_can_change_but_not_those_of_the_re
   end
 end
 
+-- A macro that reads nothing but its arguments is run once for constants; nothing shows it, in the first render or the next.
+function TestJinja:test_macros_called_with_constants()
+  local TAG = "{% macro tag(name, attrs=[]) %}<{{ name }}{% for a in attrs %} {{ a[0] }}={{ a[1] }}{% endfor %}>{% endmacro %}"
+  for source, want in pairs({
+    [TAG .. "{% for i in [1, 2] %}{{ tag('x') }}{{ tag('y', ('ab', 'cd')) }}{{ tag(i) }}{{ tag('z', [('k', i)]) }}{% endfor %}"] = "<x><y a=b c=d><1><z k=1><x><y a=b c=d><2><z k=2>",
+    -- a name that is set elsewhere, shadowed, or reads what changes
+    [TAG .. "{% macro outer(tag) %}{{ tag('x') }}{% endmacro %}{% macro other(n) %}[{{ n }}]{% endmacro %}{{ outer(other) }}{{ tag('x') }}"] = "[x]<x>",
+    [TAG .. "{{ tag('x') }}{% if x %}{% macro tag(name) %}({{ name }}){% endmacro %}{% endif %}{{ tag('x') }}"] = "<x>(x)",
+    ["{% macro a(n) %}{{ n }}{{ x }}{% endmacro %}{{ a('k') }}{% set x = 2 %}{{ a('k') }}"] = "k1k2",
+    ["{% set ns = namespace(n=0) %}{% macro a(k) %}{% set ns.n = ns.n + 1 %}{{ ns.n }}{% endmacro %}{{ a('k') }}{{ a('k') }}"] = "12",
+    ["{% macro b(n) %}({{ n }}){% endmacro %}{% macro a(n) %}{{ b(n) }}{{ b('c') }}{% endmacro %}{{ a('x') }}{{ a('x') }}"] = "(x)(c)(x)(c)",
+    ["{% macro a(m, n) %}{{ m }}{{ n }}{% endmacro %}{% for i in [1, 2] %}{{ a(i, 'c') }}{{ [(i, 'c'), ('c', i)] }}{% endfor %}"] = "1c[(1, 'c'), ('c', 1)]2c[(2, 'c'), ('c', 2)]",
+    ["{% macro a(n=false, m=none) %}{{ n }}{{ m }}{% endmacro %}{{ a() }}{{ a(1) }}{{ a('x', 'y') }}"] = "FalseNone1Nonexy",
+    ["{% macro a(l) %}{% set k = [1] %}{{ k.append(2) or k }}{% endmacro %}{{ a('x') }}{{ a('x') }}"] = "[1, 2][1, 2]",
+    ["{% set r = 'a-b' | replace('-', '+') %}{{ r }}{{ 12 | replace('1', '&') }}{{ x | replace('&', '') }}"] = "a+b&21",
+  }) do
+    local tpl = assert(template.compile(source, { name = "t" }))
+    for _, spans in ipairs{ false, true, true, false } do lu.assertEquals(tpl:render({ x = 1 }, { now = NOW, spans = spans }), want, source) end
+  end
+  -- before it is defined, and the budget it takes
+  local early = assert(template.compile("{% if x %}{{ a('k') }}{% endif %}{% macro a(n) %}{{ n }}{% endmacro %}{{ a('k') }}"))
+  lu.assertEquals(early:render({}), "k")
+  lu.assertNil((early:render({ x = 1 })))
+  lu.assertEquals(early:render({}), "k")
+  local many = assert(template.compile(TAG .. "{% for i in range(50) %}{{ tag('x') }}{% endfor %}"))
+  for _ = 1, 2 do
+    lu.assertNotNil((many:render({}, { limits = { steps = 200 } })))
+    lu.assertNil((many:render({}, { limits = { steps = 90 } })))
+    lu.assertNil((many:render({}, { limits = { bytes = 100 } })))
+  end
+  local _, spans = many:render({}, { spans = true })
+  lu.assertEquals(spans, { { 1, 150 } })
+end
+
 function TestJinja:test_from_json_and_gen()
   lu.assertEquals(render("{{ '{\"b\": [1, 2.0], \"a\": null}'|from_json|tojson }}"), '{"b": [1, 2.0], "a": null}')
   lu.assertEquals(render("{{ [{'a': 1}]|map(attribute='a')|tojson }}"), "[1]")

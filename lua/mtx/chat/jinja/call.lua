@@ -2,11 +2,12 @@
 -- Calling things: how arguments meet parameters.
 --
 -- A filter, test or method is a spec {params = {names}, f = function} whose f
--- takes the value and then one argument per parameter (nil if not given), or
+-- takes the value and then one argument per parameter (nil if not given; prepare(first, second), where there is one,
+-- gives a function of the value alone for two constants, or nil), or
 -- {varargs = true, f = function(value, args, kwargs)}. args is a sequence with n,
 -- kwargs nil or a
 -- table {names in order, name = value}. Callables of the template are tables: a macro
--- m[1](args, kwargs) that returns its text and m[2](args, kwargs) that writes it into the output, a builtin b[1](args, kwargs), a method m[1] = object and m[2] = spec.
+-- m[1](args, kwargs) that returns its text and m[2](args, kwargs) that writes it into the output, m[3] and m[4] what compile.macro knows of it and the frame it was made in; a builtin b[1](args, kwargs), a method m[1] = object and m[2] = spec.
 local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
 local S = require("mtx.chat.jinja.state")

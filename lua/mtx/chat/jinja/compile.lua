@@ -8,11 +8,13 @@ local Scope = require("mtx.chat.jinja.scope")
 local X = require("mtx.chat.jinja.compile_expr")
 local compile_call = require("mtx.chat.jinja.compile_call")
 local compile_for = require("mtx.chat.jinja.compile_for")
+local pure = require("mtx.chat.jinja.pure")
 local S = require("mtx.chat.jinja.state")
 
 local compile = {}
 local handlers = {}
-local type, setmetatable, str = type, setmetatable, values.str
+local type, getmetatable, setmetatable, str = type, getmetatable, setmetatable, values.str
+local MACRO, MARKED = call.MACRO, text.MARKED
 
 --- One closure for a list of statements. The scope's names must be declared.
 function compile.body(C, body, scope)
@@ -67,11 +69,11 @@ end
 
 -- A call that is printed where it stands: a macro writes into the output at once
 -- instead of being caught, joined and written again at each level of macros.
-local function macro_output(C, node, scope)
+local function any_macro_output(C, node, scope)
   local prepare = compile_call.prepare(X, C, node, scope)
   return function(F)
     local callee, list, named = prepare(F)
-    if type(callee) == "table" and getmetatable(callee) == call.MACRO then
+    if getmetatable(callee) == MACRO then
       callee[2](list, named)
     else
       emit(call.value(callee, list, named))
@@ -79,56 +81,117 @@ local function macro_output(C, node, scope)
   end
 end
 
--- A sum that is printed: its strings go into the output one by one, not joined first.
-local function sum_output(C, node, scope)
-  local evaluate = X.terms(C, node, scope)
+-- Arguments that stand in order are evaluated right into the macro's frame.
+local function macro_output(C, node, scope)
+  local any, args = any_macro_output(C, node, scope), node.args
+  if #args.kw > 0 or args.star or args.starstar then return any end
+  local func, items, at = X.value(C, node.func, scope), X.list(C, args.pos, scope), node.at
+  local fixed, slots, absent = X.shapes(items)
+  local n = #items
+  local hops, callee_slot = nil, nil
+  if node.func.t == "name" then hops, callee_slot = scope:find(node.func.name) end
+  local function write(F)
+    local callee
+    if hops == 1 then callee = F[1][callee_slot] elseif hops == 0 then callee = F[callee_slot] else callee = func(F) end
+    local m = getmetatable(callee) == MACRO and callee[3]
+    if not m or not m.in_order or n > m.n_params then return any(F) end
+    local N = m.new_frame(callee[4])
+    for i = 1, n do
+      local v, slot = fixed[i], slots[i]
+      if v == nil then
+        if slot then v = F[slot] else v = items[i](F) end
+        if v == nil then v = absent[i] end
+      end
+      N[i + 1] = v
+    end
+    S.at = at
+    S.enter()
+    if n < m.n_params then m.complete(N) end
+    if m.start then m.start(N) end
+    m.body(N)
+    S.depth = S.depth - 1
+  end
+  local name = node.func.name
+  if not (hops and C.pure and C.pure[name] and X.all_constant(items) and scope:owner(name) == C.top) then return write end
+  local once = pure.once(write)
   return function(F)
-    local terms, n, bytes = evaluate(F)
-    if not bytes then return emit(X.add_up(terms, n)) end
-    S.charge(bytes)
-    local out, at = S.out, S.n
-    for i = 1, n do out[at + i] = terms[i] end
-    S.n = at + n
+    local frame = hops == 0 and F or F[1]
+    if hops <= 1 and frame[callee_slot] then return once(F) end
+    write(F)
   end
 end
 
-function handlers.output(C, node, scope)
-  local parts, n, bytes = {}, #node.parts, 0
+-- A sum that is printed: its strings go into the output one by one, not joined first.
+local function sum_output(C, node, scope)
+  local evaluate, n = X.terms(C, node, scope)
+  return function(F)
+    local out, at = S.out, S.n
+    local bytes = evaluate(F, out, at, true)
+    if bytes then
+      local left = S.bytes - bytes
+      S.n, S.bytes = at + n, left
+      if left < 0 then S.charge(0) end
+      return
+    end
+    S.n = at
+    emit(X.add_up(out, at, n))
+  end
+end
+
+-- The parts of an output node: {i = text of the template}, {i = what writes by itself}, {i = what gives a value}; and the texts' bytes.
+local function output_parts(C, node, scope)
+  local fixed, writers, getters, bytes = {}, {}, {}, 0
   for i, part in ipairs(node.parts) do
     if type(part) == "string" then
       bytes = bytes + #part
-      parts[i] = C.spans and text.trusted(part) or part
+      fixed[i] = C.spans and text.trusted(part) or part
     elseif part.t == "call" and part.func.t ~= "attr" then
-      parts[i] = macro_output(C, part, scope)
+      writers[i] = macro_output(C, part, scope)
     elseif part.t == "bin" and part.op == "+" then
-      parts[i] = sum_output(C, part, scope)
+      writers[i] = sum_output(C, part, scope)
     else
-      local get = X.value(C, part, scope)
-      parts[i] = function(F) emit(get(F)) end
+      getters[i] = X.value(C, part, scope)
+      local constant = X.constant(getters[i])
+      if constant ~= nil and text.raw(constant) then
+        bytes = bytes + #text.raw(constant)
+        fixed[i] = constant
+      end
     end
   end
-  if n == 1 and type(node.parts[1]) == "string" then
-    local literal = parts[1]
-    return function()
-      S.charge(bytes)
-      local at = S.n + 1
-      S.n = at
-      S.out[at] = literal
-    end
-  elseif n == 1 then
-    return parts[1]
-  end
+  return fixed, writers, getters, bytes
+end
+
+function handlers.output(C, node, scope)
+  local fixed, writers, getters, bytes = output_parts(C, node, scope)
+  local n = #node.parts
+  if n == 1 and writers[1] then return writers[1] end
+  local slots, absent = {}, {}
+  for i, get in pairs(getters) do slots[i], absent[i] = X.variable(get) end
   return function(F)
-    S.charge(bytes)
+    local left = S.bytes - bytes -- S.charge(bytes), as below
+    S.bytes = left
+    if left < 0 then S.charge(0) end
     for i = 1, n do
-      local part = parts[i]
-      if type(part) == "function" then
-        part(F)
-      else
+      local v = fixed[i]
+      if v == nil then
+        local write, slot = writers[i], slots[i]
+        if write then
+          write(F)
+          goto next
+        end
+        if slot then v = F[slot] else v = getters[i](F) end
+        if v == nil then v = absent[i] end
+        if type(v) ~= "string" and getmetatable(v) ~= MARKED then v = str(v) end
+        left = S.bytes - #(v[0] or v)
+        S.bytes = left
+        if left < 0 then S.charge(0) end
+      end
+      do
         local at = S.n + 1
         S.n = at
-        S.out[at] = part
+        S.out[at] = v
       end
+      ::next::
     end
   end
 end
@@ -150,14 +213,17 @@ function compile.store(C, target, scope)
       ns[attr] = v
     end
   end
-  local stores, at = {}, target.at
-  for i, item in ipairs(target.items) do stores[i] = compile.store(C, item, scope) end
+  local stores, slots, at = {}, {}, target.at
+  for i, item in ipairs(target.items) do stores[i], slots[i] = compile.store(C, item, scope), item.t == "name" and scope.slots[item.name] end
   local n = #stores
   return function(F, v)
     S.at = at
-    local items = values.iterate(v)
+    local items = getmetatable(v) == values.TUPLE and v or values.iterate(v)
     if #items ~= n then S.fail(("expected %d values to unpack, got %d"):format(n, #items)) end
-    for i = 1, n do stores[i](F, items[i]) end
+    for i = 1, n do
+      local slot = slots[i]
+      if slot then F[slot] = items[i] else stores[i](F, items[i]) end
+    end
   end
 end
 
@@ -271,10 +337,7 @@ local function bind_arguments(m, N, args, kwargs)
       S.fail(("macro '%s' takes no argument '%s'"):format(m.name, name))
     end
   end
-  for i = 1, n_params do
-    local slot = m.slots[i]
-    if N[slot] == nil then N[slot] = m.defaults[i] and m.defaults[i](N) or m.missing[i] end
-  end
+  m.complete(N)
   if m.varargs then
     N[m.varargs] = values.tuple(table.move(args, n_params + 1, n, 1, {}))
   elseif n > n_params then
@@ -296,30 +359,37 @@ function compile.macro(C, node, scope, name)
     local special = use.name
     if (special == "caller" or special == "varargs" or special == "kwargs") and not own.slots[special] then m[special] = own:declare(special) end
   end)
-  for i, default in pairs(node.defaults) do
-    local get = X.value(C, default, own)
-    m.defaults[i] = function(N)
-      local v = get(N)
-      return v
+  for i, default in pairs(node.defaults) do m.defaults[i] = X.value(C, default, own) end
+  own:declare_sets(node.body)
+  local body, start = compile.body(C, node.body, own), own:starter()
+  local slots, defaults, missing, n_params = m.slots, m.defaults, m.missing, #node.params
+  m.new_frame, m.n_params, m.in_order = own:frame_maker(), n_params, not m.varargs and not m.kwargs
+  for i = 1, n_params do m.in_order = m.in_order and slots[i] == i + 1 end
+  -- Gives the parameters that got no argument their values.
+  function m.complete(N)
+    for i = 1, n_params do
+      local slot = slots[i]
+      if N[slot] == nil then
+        local default = defaults[i]
+        if default then N[slot] = default(N) else N[slot] = missing[i] end
+      end
     end
   end
-  own:declare_sets(node.body)
-  local run, start = compile.body(C, node.body, own), own:starter()
-  local new_frame = own:frame_maker()
+  m.start, m.body = start, body
   return function(F)
     local function write(args, kwargs)
       S.enter()
-      local N = new_frame(F)
+      local N = m.new_frame(F)
       bind_arguments(m, N, args, kwargs)
       if start then start(N) end
-      run(N)
+      body(N)
       S.depth = S.depth - 1
     end
     return setmetatable({ [0] = name, function(args, kwargs)
       local base = S.n
       write(args, kwargs)
       return compile.take(base)
-    end, write }, call.MACRO)
+    end, write, m, F }, MACRO)
   end
 end
 
@@ -339,8 +409,8 @@ end
 --- run(F) and the list of free names.
 function compile.template(body, spans)
   local free = { index = {} }
-  local C = { spans = spans, macro = compile.macro }
   local scope = Scope.new(nil, true, free)
+  local C = { spans = spans, macro = compile.macro, top = scope, pure = pure.names(body) }
   scope:declare_sets(body)
   local run, start = compile.body(C, body, scope), scope:starter()
   return function(F)

@@ -12,7 +12,7 @@ local S = require("mtx.chat.jinja.state")
 
 local M = {}
 local type, getmetatable = type, getmetatable
-local raw = text.raw
+local MARKED, PLAIN = text.MARKED, getmetatable("")
 
 -- A function(F) -> args, kwargs for any argument list.
 local function collector(X, C, args, scope, plain)
@@ -93,9 +93,12 @@ function M.spec(X, C, spec, name, obj, node, scope, plain)
   end
   local bound, n = ordered(X, C, spec, name, args, scope, plain)
   if not bound then return function() S.fail(n, at) end end
+  local slot, absent = X.variable(obj)
   if n == 0 then
     return function(F)
-      local v = obj(F)
+      local v
+      if slot then v = F[slot] else v = obj(F) end
+      if v == nil then v = absent end
       S.at = at
       return f(v)
     end
@@ -105,6 +108,21 @@ function M.spec(X, C, spec, name, obj, node, scope, plain)
       local v, a = obj(F), one(F)
       S.at = at
       return f(v, a)
+    end
+  elseif n == 2 and bound[1] and bound[2] then
+    local one, two = bound[1], bound[2]
+    local prepared = spec.prepare and spec.prepare(X.constant(one), X.constant(two))
+    if prepared then
+      return function(F)
+        local v = obj(F)
+        S.at = at
+        return prepared(v)
+      end
+    end
+    return function(F)
+      local v, c, d = obj(F), one(F), two(F)
+      S.at = at
+      return f(v, c, d)
     end
   end
   return function(F)
@@ -123,21 +141,20 @@ local function method_call(X, C, node, scope, plain)
   local simple = #node.args.kw == 0 and not node.args.star and not node.args.starstar and #pos <= 2 and #pos
   local one, two = pos[1], pos[2]
   local str_spec, dict_spec = methods.str[name], methods.dict[name]
+  local slot, absent = X.variable(obj)
+  local constant = simple and simple > 0 and X.constant(one)
   return function(F)
-    local o = obj(F)
-    local spec
-    if raw(o) then
-      spec = str_spec
-    elseif dict_spec and type(o) == "table" then
-      local mt = getmetatable(o)
-      if mt and mt.kind == "object" then spec = dict_spec end
-    end
+    local o, spec
+    if slot then o = F[slot] else o = obj(F) end
+    if o == nil then o = absent end
+    local mt = getmetatable(o)
+    if mt == PLAIN or mt == MARKED then spec = str_spec elseif mt and mt.kind == "object" then spec = dict_spec end
     if spec and simple and not spec.varargs and simple <= #spec.params then
       if simple == 0 then
         S.at = at
         return spec.f(o)
       end
-      local a = one(F)
+      local a = constant or one(F)
       if simple == 1 then
         S.at = at
         return spec.f(o, a)

@@ -6,8 +6,8 @@ local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
 local S = require("mtx.chat.jinja.state")
 
-local raw, equal, contains = text.raw, values.equal, values.contains
-local type = type
+local equal, contains, MARKED = values.equal, values.contains, text.MARKED
+local getmetatable, type = getmetatable, type
 
 local COMPARE = {
   ["=="] = equal, ["!="] = function(a, b) return not equal(a, b) end,
@@ -23,12 +23,12 @@ local function equals_text(left, s, negate)
   if negate then
     return function(F)
       local v = left(F)
-      return v ~= s and not (type(v) == "table" and raw(v) == s)
+      return v ~= s and not (getmetatable(v) == MARKED and v[0] == s)
     end
   end
   return function(F)
     local v = left(F)
-    return v == s or (type(v) == "table" and raw(v) == s)
+    return v == s or (getmetatable(v) == MARKED and v[0] == s)
   end
 end
 

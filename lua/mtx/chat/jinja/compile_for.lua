@@ -104,6 +104,7 @@ return function(compile, X, C, node, scope)
   local loop_slot = used and own:declare("loop")
   own:declare_sets(node.body)
   local store, body = compile.store(C, node.target, own), compile.body(C, node.body, own)
+  local item_slot = node.target.t == "name" and own.slots[node.target.name]
   local start, last_slot = own:starter(), own.frame.n
   local other
   if node.other then
@@ -129,9 +130,11 @@ return function(compile, X, C, node, scope)
     if loop then add_functions(loop, used) end
     if node.recursive then loop[1] = recursion(compile, F, run, first_slot, last_slot, depth) end
     for i = 1, n do
-      S.step(1)
+      local left = S.steps - 1
+      S.steps = left
+      if left < 0 then S.step(0) end
       if start then start(F) end
-      store(F, items[i])
+      if item_slot then F[item_slot] = items[i] else store(F, items[i]) end
       if loop then
         turn(loop, used, items, i, n)
         F[loop_slot] = loop

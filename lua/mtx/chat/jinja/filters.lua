@@ -29,6 +29,18 @@ filter("replace", function(v, old, new, count)
   if count == null then count = nil end
   return methods.str.replace.f(values.str(v), values.str(old), values.str(new), count)
 end, "old", "new", "count")
+-- Constants: most often there is nothing to replace.
+function filters.replace.prepare(old, new)
+  local needle, replace = raw(old), methods.str.replace.f
+  if not needle or needle == "" or #needle > 256 or not raw(new) then return nil end
+  return function(v)
+    if type(v) ~= "string" then v = values.str(v) end
+    local s = v[0] or v
+    if s:find(needle, 1, true) then return replace(v, old, new) end
+    S.charge(#s // 16)
+    return v
+  end
+end
 filter("string", values.str)
 filter("safe", function(v) return text.markup(values.str(v)) end)
 filter("pprint", values.repr, "verbose")

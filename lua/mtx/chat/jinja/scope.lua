@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Where names live: the compiler's scopes, resolved to slots before anything runs.
 --
--- A running template has frames: F[0] is the frame it was made in, F[1..n] are
--- variables. The whole template is one frame, each call of a macro another. Inside
+-- A running template has frames: F[1] is the frame it was made in, F[2..n] are
+-- variables (F[0] would need a hash part in each). The whole template is one frame, each call of a macro another. Inside
 -- a frame, loops, with, filter blocks and set blocks are scopes: a name set in a
 -- scope gets its own slot there, which starts with the outer value each time the
 -- scope is entered (each turn of a loop). That is how Jinja keeps a `set` inside a
@@ -17,7 +17,7 @@ Scope.__index = Scope
 --- A scope in a new frame, or (parent and not new_frame) in its parent's frame.
 --- free: the template's list of free names {names..., index = {name -> i}}.
 function Scope.new(parent, new_frame, free)
-  local frame = (new_frame or not parent) and { n = 0 } or parent.frame
+  local frame = (new_frame or not parent) and { n = 1 } or parent.frame
   return setmetatable({ parent = parent, frame = frame, slots = {}, free = free or parent.free, starts = {} }, Scope)
 end
 
@@ -46,6 +46,13 @@ function Scope:find(name)
   end
 end
 
+--- The scope a name is declared in, or nil.
+function Scope:owner(name)
+  local scope = self
+  while scope and not scope.slots[name] do scope = scope.parent end
+  return scope
+end
+
 local function free_index(free, name)
   local i = free.index[name]
   if not i then
@@ -65,12 +72,12 @@ function Scope:loader(name)
     return function(F) return F[slot] end
   end
   return function(F)
-    for _ = 1, hops do F = F[0] end
+    for _ = 1, hops do F = F[1] end
     return F[slot]
   end
 end
 
---- The same, with undefined in place of nil.
+--- The same, with undefined in place of nil. Second, for a name of this very frame: its slot, and what stands for nil.
 function Scope:reader(name)
   local undefined = values.undefined("'" .. name .. "' is undefined")
   local hops, slot = self:find(name)
@@ -79,10 +86,10 @@ function Scope:reader(name)
       local v = F[slot]
       if v == nil then return undefined end
       return v
-    end
+    end, slot, undefined
   elseif hops == 1 then
     return function(F)
-      local v = F[0][slot]
+      local v = F[1][slot]
       if v == nil then return undefined end
       return v
     end
@@ -138,6 +145,8 @@ local function set_names(body, found)
   return found
 end
 
+Scope.set_names = set_names
+
 --- Declares every name that the statements set in this very scope.
 function Scope:declare_sets(body)
   for _, name in ipairs(set_names(body, {})) do self:declare(name, true) end
@@ -146,9 +155,12 @@ end
 -- Room for the variables is made at once: a table that grows slot by slot is copied
 -- several times, which is what a call of a small macro would mostly do.
 local FRAMES = {
-  { 4, function(outer) return { [0] = outer, nil, nil, nil, nil } end },
-  { 8, function(outer) return { [0] = outer, nil, nil, nil, nil, nil, nil, nil, nil } end },
-  { 16, function(outer) return { [0] = outer, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil } end },
+  { 2, function(outer) return { outer, nil } end },
+  { 3, function(outer) return { outer, nil, nil } end },
+  { 4, function(outer) return { outer, nil, nil, nil } end },
+  { 6, function(outer) return { outer, nil, nil, nil, nil, nil } end },
+  { 8, function(outer) return { outer, nil, nil, nil, nil, nil, nil, nil } end },
+  { 16, function(outer) return { outer, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil } end },
 }
 
 --- A function(outer frame) that makes a frame of this scope. Call after everything was declared.

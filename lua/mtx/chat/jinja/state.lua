@@ -33,7 +33,9 @@ end
 
 --- Enters a macro or a recursive loop.
 function S.enter()
-  S.step(1)
+  local left = S.steps - 1
+  S.steps = left
+  if left < 0 then S.step(0) end
   local depth = S.depth + 1
   if depth > S.max_depth then S.fail("the template recurses too deeply (limit: limits.depth)") end
   S.depth = depth

@@ -30,7 +30,7 @@ end
 --- The plain Lua string of a string value, or nil for any other value.
 function text.raw(v)
   if type(v) == "string" then return v end
-  if type(v) == "table" and getmetatable(v) == MARKED then return v[0] end
+  if getmetatable(v) == MARKED then return v[0] end
   return nil
 end
 
@@ -80,7 +80,8 @@ function text.is_markup(v) return type(v) == "table" and v[-1] == true end
 function text.join(list, first, last)
   if not S.marks then return concat(list, "", first, last) end
   if first == last and not text.is_markup(list[first]) then return list[first] end
-  local marks, n, at, parts = nil, 0, 0, {}
+  local marks, n, at, parts = {}, 0, 0, {}
+  local from, to = nil, nil -- the range that may still grow
   for i = first, last do
     local v = list[i]
     local whole = v[0] -- nil for a plain string, whose index is the string library
@@ -89,22 +90,26 @@ function text.join(list, first, last)
       at = at + #v
     else
       parts[i - first + 1] = whole
-      marks = marks or {}
-      for k = 1, #v, 2 do
-        local start = v[k] + at
-        if n > 0 and marks[n] + 1 == start then
-          marks[n] = v[k + 1] + at
-        else
-          marks[n + 1], marks[n + 2] = start, v[k + 1] + at
-          n = n + 2
+      local k, start = 1, v[1]
+      while start do -- once for a literal
+        start = start + at
+        if to ~= start - 1 then
+          if to then
+            marks[n + 1], marks[n + 2] = from, to
+            n = n + 2
+          end
+          from = start
         end
+        to = v[k + 1] + at
+        k = k + 2
+        start = v[k]
       end
       at = at + #whole
     end
   end
   local s = concat(parts)
-  if n == 0 then return s end
-  marks[0] = s
+  if not to then return s end
+  marks[n + 1], marks[n + 2], marks[0] = from, to, s
   return setmetatable(marks, MARKED)
 end
 

@@ -123,8 +123,7 @@ values.repr = repr
 --- text of the template: they often complete a control token (<|image_1|>) and
 --- are harmless by themselves.
 function values.str(v)
-  local t = type(v)
-  if t == "string" or (t == "table" and getmetatable(v) == MARKED) then return v end
+  if type(v) == "string" or getmetatable(v) == MARKED then return v end
   local k = kind(v)
   if k == "int" then return S.spans and text.trusted(tostring(v)) or tostring(v) end
   if k == "float" then return json.float_text(v) end
@@ -242,10 +241,8 @@ end
 
 --- The elements of an iterable as a Lua sequence, not to be changed.
 function values.iterate(v)
-  if type(v) == "table" then
-    local mt = getmetatable(v)
-    if mt == json.array_mt or mt == LIST then return v end
-  end
+  local mt = getmetatable(v)
+  if mt == json.array_mt or mt == LIST then return v end
   local k = kind(v)
   if SEQUENCES[k] then return v end
   if k == "undef" then return {} end
