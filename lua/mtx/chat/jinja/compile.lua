@@ -1,20 +1,19 @@
 -- SPDX-License-Identifier: MIT
 -- Statement nodes -> Lua closures f(F). A closure writes its output to the state
 -- (S.out) and returns nil, or "break" or "continue" to leave the turn of a loop.
-local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
 local call = require("mtx.chat.jinja.call")
 local Scope = require("mtx.chat.jinja.scope")
 local X = require("mtx.chat.jinja.compile_expr")
-local compile_call = require("mtx.chat.jinja.compile_call")
+local compile_output = require("mtx.chat.jinja.compile_output")
 local compile_for = require("mtx.chat.jinja.compile_for")
+local output = require("mtx.chat.jinja.output")
 local pure = require("mtx.chat.jinja.pure")
 local S = require("mtx.chat.jinja.state")
 
 local compile = {}
 local handlers = {}
-local type, getmetatable, setmetatable, str = type, getmetatable, setmetatable, values.str
-local MACRO, MARKED = call.MACRO, text.MARKED
+local type, getmetatable, setmetatable = type, getmetatable, setmetatable
 
 --- One closure for a list of statements. The scope's names must be declared.
 function compile.body(C, body, scope)
@@ -40,159 +39,6 @@ local function inner(C, body, scope)
   return function(F)
     start(F)
     return run(F)
-  end
-end
-
--- Output --------------------------------------------------------------------------
-
-local function emit(v)
-  if type(v) ~= "string" then v = str(v) end
-  local n = S.n + 1
-  S.n = n
-  S.out[n] = v
-  S.charge(#(v[0] or v)) -- v[0]: the text of marked text (text.lua), nil for a plain string
-end
-
---- What was written since the output had `base` pieces, taken out of it.
-function compile.take(base)
-  local result = text.join(S.out, base + 1, S.n)
-  S.n = base
-  return result
-end
-
---- Runs f(F) and returns what it wrote, taken out of the output. f's signal is second.
-function compile.capture(f, F)
-  local base = S.n
-  local signal = f(F)
-  return compile.take(base), signal
-end
-
--- A call that is printed where it stands: a macro writes into the output at once
--- instead of being caught, joined and written again at each level of macros.
-local function any_macro_output(C, node, scope)
-  local prepare = compile_call.prepare(X, C, node, scope)
-  return function(F)
-    local callee, list, named = prepare(F)
-    if getmetatable(callee) == MACRO then
-      callee[2](list, named)
-    else
-      emit(call.value(callee, list, named))
-    end
-  end
-end
-
--- Arguments that stand in order are evaluated right into the macro's frame.
-local function macro_output(C, node, scope)
-  local any, args = any_macro_output(C, node, scope), node.args
-  if #args.kw > 0 or args.star or args.starstar then return any end
-  local func, items, at = X.value(C, node.func, scope), X.list(C, args.pos, scope), node.at
-  local fixed, slots, absent = X.shapes(items)
-  local n = #items
-  local hops, callee_slot = nil, nil
-  if node.func.t == "name" then hops, callee_slot = scope:find(node.func.name) end
-  local function write(F)
-    local callee
-    if hops == 1 then callee = F[1][callee_slot] elseif hops == 0 then callee = F[callee_slot] else callee = func(F) end
-    local m = getmetatable(callee) == MACRO and callee[3]
-    if not m or not m.in_order or n > m.n_params then return any(F) end
-    local N = m.new_frame(callee[4])
-    for i = 1, n do
-      local v, slot = fixed[i], slots[i]
-      if v == nil then
-        if slot then v = F[slot] else v = items[i](F) end
-        if v == nil then v = absent[i] end
-      end
-      N[i + 1] = v
-    end
-    S.at = at
-    S.enter()
-    if n < m.n_params then m.complete(N) end
-    if m.start then m.start(N) end
-    m.body(N)
-    S.depth = S.depth - 1
-  end
-  local name = node.func.name
-  if not (hops and C.pure and C.pure[name] and X.all_constant(items) and scope:owner(name) == C.top) then return write end
-  local once = pure.once(write)
-  return function(F)
-    local frame = hops == 0 and F or F[1]
-    if hops <= 1 and frame[callee_slot] then return once(F) end
-    write(F)
-  end
-end
-
--- A sum that is printed: its strings go into the output one by one, not joined first.
-local function sum_output(C, node, scope)
-  local evaluate, n = X.terms(C, node, scope)
-  return function(F)
-    local out, at = S.out, S.n
-    local bytes = evaluate(F, out, at, true)
-    if bytes then
-      local left = S.bytes - bytes
-      S.n, S.bytes = at + n, left
-      if left < 0 then S.charge(0) end
-      return
-    end
-    S.n = at
-    emit(X.add_up(out, at, n))
-  end
-end
-
--- The parts of an output node: {i = text of the template}, {i = what writes by itself}, {i = what gives a value}; and the texts' bytes.
-local function output_parts(C, node, scope)
-  local fixed, writers, getters, bytes = {}, {}, {}, 0
-  for i, part in ipairs(node.parts) do
-    if type(part) == "string" then
-      bytes = bytes + #part
-      fixed[i] = C.spans and text.trusted(part) or part
-    elseif part.t == "call" and part.func.t ~= "attr" then
-      writers[i] = macro_output(C, part, scope)
-    elseif part.t == "bin" and part.op == "+" then
-      writers[i] = sum_output(C, part, scope)
-    else
-      getters[i] = X.value(C, part, scope)
-      local constant = X.constant(getters[i])
-      if constant ~= nil and text.raw(constant) then
-        bytes = bytes + #text.raw(constant)
-        fixed[i] = constant
-      end
-    end
-  end
-  return fixed, writers, getters, bytes
-end
-
-function handlers.output(C, node, scope)
-  local fixed, writers, getters, bytes = output_parts(C, node, scope)
-  local n = #node.parts
-  if n == 1 and writers[1] then return writers[1] end
-  local slots, absent = {}, {}
-  for i, get in pairs(getters) do slots[i], absent[i] = X.variable(get) end
-  return function(F)
-    local left = S.bytes - bytes -- S.charge(bytes), as below
-    S.bytes = left
-    if left < 0 then S.charge(0) end
-    for i = 1, n do
-      local v = fixed[i]
-      if v == nil then
-        local write, slot = writers[i], slots[i]
-        if write then
-          write(F)
-          goto next
-        end
-        if slot then v = F[slot] else v = getters[i](F) end
-        if v == nil then v = absent[i] end
-        if type(v) ~= "string" and getmetatable(v) ~= MARKED then v = str(v) end
-        left = S.bytes - #(v[0] or v)
-        S.bytes = left
-        if left < 0 then S.charge(0) end
-      end
-      do
-        local at = S.n + 1
-        S.n = at
-        S.out[at] = v
-      end
-      ::next::
-    end
   end
 end
 
@@ -240,7 +86,7 @@ local function filtered_body(C, node, scope)
   local run = inner(C, node.body, scope)
   local filter = node.filter and X.value(C, node.filter, scope)
   return function(F)
-    local caught, signal = compile.capture(run, F)
+    local caught, signal = output.capture(run, F)
     if filter then
       S.caught = caught
       caught = filter(F)
@@ -262,7 +108,7 @@ function handlers.filterblock(C, node, scope)
   local get = filtered_body(C, node, scope)
   return function(F)
     local v, signal = get(F)
-    emit(v)
+    output.emit(v)
     return signal
   end
 end
@@ -289,6 +135,7 @@ handlers["if"] = function(C, node, scope)
   end
 end
 
+function handlers.output(C, node, scope) return compile_output(X, C, node, scope) end
 handlers["for"] = function(C, node, scope) return compile_for(compile, X, C, node, scope) end
 handlers["break"] = function() return function() return "break" end end
 handlers["continue"] = function() return function() return "continue" end end
@@ -388,8 +235,8 @@ function compile.macro(C, node, scope, name)
     return setmetatable({ [0] = name, function(args, kwargs)
       local base = S.n
       write(args, kwargs)
-      return compile.take(base)
-    end, write, m, F }, MACRO)
+      return output.take(base)
+    end, write, m, F }, call.MACRO)
   end
 end
 
@@ -402,7 +249,7 @@ function handlers.callblock(C, node, scope)
   local args = { pos = node.call.args.pos, kw = { table.unpack(node.call.args.kw) }, star = node.call.args.star, starstar = node.call.args.starstar }
   args.kw[#args.kw + 1] = { name = "caller", node = { t = "caller", at = node.at, block = node } }
   local get = X.value(C, { t = "call", at = node.call.at, func = node.call.func, args = args }, scope)
-  return function(F) emit(get(F)) end
+  return function(F) output.emit(get(F)) end
 end
 
 --- Compiles a parsed template. spans: marks on the template's own text. Returns

@@ -8,6 +8,7 @@ local values = require("mtx.chat.jinja.values")
 local methods = require("mtx.chat.jinja.methods")
 local access = require("mtx.chat.jinja.access")
 local call = require("mtx.chat.jinja.call")
+local shapes = require("mtx.chat.jinja.shapes")
 local S = require("mtx.chat.jinja.state")
 
 local M = {}
@@ -93,7 +94,7 @@ function M.spec(X, C, spec, name, obj, node, scope, plain)
   end
   local bound, n = ordered(X, C, spec, name, args, scope, plain)
   if not bound then return function() S.fail(n, at) end end
-  local slot, absent = X.variable(obj)
+  local slot, absent = shapes.variable(obj)
   if n == 0 then
     return function(F)
       local v
@@ -111,7 +112,7 @@ function M.spec(X, C, spec, name, obj, node, scope, plain)
     end
   elseif n == 2 and bound[1] and bound[2] then
     local one, two = bound[1], bound[2]
-    local prepared = spec.prepare and spec.prepare(X.constant(one), X.constant(two))
+    local prepared = spec.prepare and spec.prepare(shapes.constant(one), shapes.constant(two))
     if prepared then
       return function(F)
         local v = obj(F)
@@ -141,8 +142,8 @@ local function method_call(X, C, node, scope, plain)
   local simple = #node.args.kw == 0 and not node.args.star and not node.args.starstar and #pos <= 2 and #pos
   local one, two = pos[1], pos[2]
   local str_spec, dict_spec = methods.str[name], methods.dict[name]
-  local slot, absent = X.variable(obj)
-  local constant = simple and simple > 0 and X.constant(one)
+  local slot, absent = shapes.variable(obj)
+  local constant = simple and simple > 0 and shapes.constant(one)
   return function(F)
     local o, spec
     if slot then o = F[slot] else o = obj(F) end

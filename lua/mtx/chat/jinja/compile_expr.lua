@@ -14,6 +14,8 @@ local access = require("mtx.chat.jinja.access")
 local call = require("mtx.chat.jinja.call")
 local filters = require("mtx.chat.jinja.filters")
 local tests = require("mtx.chat.jinja.tests")
+local shapes = require("mtx.chat.jinja.shapes")
+local sum = require("mtx.chat.jinja.sum")
 local compile_call = require("mtx.chat.jinja.compile_call")
 local compile_compare = require("mtx.chat.jinja.compile_compare")
 local S = require("mtx.chat.jinja.state")
@@ -52,7 +54,7 @@ function X.condition(C, node, scope)
     return function(F) return l(F) or r(F) end
   end
   local f = X.value(C, node, scope, true)
-  local slot = X.variable(f)
+  local slot = shapes.variable(f)
   if slot then -- nil, for what is not there, is no more true than undefined
     return function(F)
       local v = F[slot]
@@ -73,70 +75,27 @@ function X.list(C, nodes, scope, plain)
   return list
 end
 
--- Constants and variables of the frame need no call: who evaluates many closures asks what they are.
--- closure -> {constant}; closure -> {slot, value in place of nil}
-local constants, variables = setmetatable({}, { __mode = "k" }), setmetatable({}, { __mode = "k" })
-
---- The value of a closure that always gives the same one, or nil.
-function X.constant(f) return constants[f] and constants[f][1] end
-
---- The slot of a closure that reads a variable of the frame, and what stands for nil there; or nil.
-function X.variable(f)
-  local v = variables[f]
-  if v then return v[1], v[2] end
-end
-
---- Whether all closures of a list are constants.
-function X.all_constant(list)
-  for _, f in ipairs(list) do if not constants[f] then return false end end
-  return true
-end
-
---- For a list of closures: {i = constant}, {i = slot}, {i = value in place of nil}.
-function X.shapes(list)
-  local fixed, slots, absent = {}, {}, {}
-  for i, f in ipairs(list) do
-    fixed[i] = X.constant(f)
-    slots[i], absent[i] = X.variable(f)
-  end
-  return fixed, slots, absent
-end
-
 -- Literals ----------------------------------------------------------------------
 
 function handlers.const(C, node, _, plain)
   local v = node.value
   if C.spans and not plain and type(v) == "string" then v = text.trusted(v) end
-  local f = function() return v end
-  constants[f] = { v }
-  return f
+  return shapes.set_constant(function() return v end, v)
 end
 
-function handlers.name(_, node, scope)
-  local f, slot, absent = scope:reader(node.name)
-  variables[f] = slot and { slot, absent }
-  return f
-end
+function handlers.name(_, node, scope) return shapes.set_variable(scope:reader(node.name)) end
 
 local function sequence(mt)
   return function(C, node, scope)
     local items = X.list(C, node.items, scope)
-    local n = #items
-    local fixed, slots, absent = X.shapes(items)
-    local f = function(F)
+    local fill = shapes.filler(items)
+    local function f(F)
       local out = { nil, nil }
-      for i = 1, n do
-        local v, slot = fixed[i], slots[i]
-        if v == nil then
-          if slot then v = F[slot] else v = items[i](F) end
-          if v == nil then v = absent[i] end
-        end
-        out[i] = v
-      end
+      fill(F, out, 0)
       return setmetatable(out, mt)
     end
-    if mt == TUPLE and X.all_constant(items) then constants[f] = { f() } end -- nothing can change a tuple
-    return f
+    -- nothing can change a tuple
+    return mt == TUPLE and shapes.all_constant(items) and shapes.set_constant(f, f()) or f
   end
 end
 handlers.list, handlers.tuple = sequence(LIST), sequence(TUPLE)
@@ -172,7 +131,7 @@ end
 local function keyed(obj, key, at, slow)
   local is_method = access.dict_methods[key] ~= nil
   local undefined = values.undefined(("dict has no attribute '%s'"):format(key))
-  local variable, absent = X.variable(obj)
+  local variable, absent = shapes.variable(obj)
   if variable then
     return function(F)
       local o = F[variable]
@@ -233,7 +192,7 @@ function handlers.item(C, node, scope, plain)
   if type(key) == "string" then return with_role(C, keyed(obj, key, at, access.item), key, plain) end
   if node.key.t == "neg" and node.key.arg.t == "const" and math.type(node.key.arg.value) == "integer" then key = -node.key.arg.value end
   if math.type(key) == "integer" then
-    local slot, absent = X.variable(obj)
+    local slot, absent = shapes.variable(obj)
     return function(F)
       local o
       if slot then o = F[slot] else o = obj(F) end
@@ -313,69 +272,8 @@ end
 
 local BINARY = { ["-"] = ops.sub, ["*"] = ops.mul, ["/"] = ops.div, ["//"] = ops.floordiv, ["%"] = ops.mod, ["**"] = ops.pow }
 
---- The terms of a + b + c + ... evaluated: a function(F, terms, first, follow) -> bytes, and their number; bytes is
---- nil when not all are strings that may simply stand one after the other.
-function X.terms(C, node, scope, plain)
-  local nodes, left = {}, node
-  while left.t == "bin" and left.op == "+" do
-    table.insert(nodes, 1, left.right)
-    left = left.left
-  end
-  table.insert(nodes, 1, left)
-  local items, at = X.list(C, nodes, scope, plain), node.at
-  local n = #items
-  local fixed, slots, absent = X.shapes(items)
-  local known = 0 -- bytes of the constants
-  for _, v in pairs(fixed) do
-    if known and raw(v) and not text.is_markup(v) then known = known + #raw(v) else known = nil end
-  end
-  --- terms[first + 1], ... become the values. follow: they stand in the output, which goes on behind them meanwhile.
-  return function(F, terms, first, follow)
-    local bytes = known
-    for i = 1, n do
-      local v = fixed[i]
-      if v == nil then
-        local slot = slots[i]
-        if slot then
-          v = F[slot]
-          if v == nil then v = absent[i] end
-        else
-          if follow then S.n = first + i - 1 end
-          v = items[i](F)
-        end
-        if bytes then
-          if type(v) == "string" then bytes = bytes + #v
-          elseif getmetatable(v) == MARKED and not v[-1] then bytes = bytes + #v[0]
-          else bytes = nil end
-        end
-      end
-      terms[first + i] = v
-    end
-    S.at = at
-    return bytes
-  end, n
-end
-
---- The sum of terms[first + 1] to [first + n] that are not all strings, from the left.
-function X.add_up(terms, first, n)
-  local total = terms[first + 1]
-  for i = 2, n do total = ops.add(total, terms[first + i]) end
-  return total
-end
-
-local function sum(C, node, scope, plain)
-  local evaluate, n = X.terms(C, node, scope, plain)
-  return function(F)
-    local terms = { nil, nil, nil } -- room for the usual number at once
-    local bytes = evaluate(F, terms, 0)
-    if not bytes then return X.add_up(terms, 0, n) end
-    S.charge(bytes)
-    return text.join(terms, 1, n)
-  end
-end
-
 function handlers.bin(C, node, scope, plain)
-  if node.op == "+" then return sum(C, node, scope, plain) end
+  if node.op == "+" then return sum.value(X, C, node, scope, plain) end
   local l, r, f, at = X.value(C, node.left, scope, plain), X.value(C, node.right, scope, plain), BINARY[node.op], node.at
   return function(F)
     local a, b = l(F), r(F)

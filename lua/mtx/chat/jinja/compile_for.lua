@@ -5,6 +5,7 @@
 -- uses `loop` in any other way (hands it to a macro, say) gets all of them.
 local values = require("mtx.chat.jinja.values")
 local call = require("mtx.chat.jinja.call")
+local output = require("mtx.chat.jinja.output")
 local Scope = require("mtx.chat.jinja.scope")
 local S = require("mtx.chat.jinja.state")
 
@@ -87,7 +88,7 @@ local function recursion(compile, F, run, first_slot, last_slot, depth)
     if iterable == nil then S.fail("loop(...) needs something to walk") end
     S.enter()
     local kept = table.move(F, first_slot, last_slot, 1, {})
-    local result = compile.capture(function() return run(F, iterable, depth + 1) end, F)
+    local result = output.capture(function() return run(F, iterable, depth + 1) end, F)
     for i = first_slot, last_slot do F[i] = kept[i - first_slot + 1] end
     S.depth = S.depth - 1
     return result
