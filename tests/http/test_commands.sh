@@ -62,6 +62,9 @@ kill -HUP "$pid"
 sleep 0.5
 is "removed key after SIGHUP" 401 "$(get -H "Authorization: Bearer $key" "$url/api/tags")"
 is "other key after SIGHUP" 200 "$(get -H "Authorization: Bearer $admin" "$url/api/tags")"
+for _ in $(seq 30); do get -H 'x-api-key: guess' "$url/api/tags" >/dev/null; done
+is "guessing is limited (SEC-21)" 429 "$(get -H 'x-api-key: guess' "$url/api/tags")"
+is "health for whoever has guessed" 200 "$(get "$url/health")"
 is "second server on the port" 1 "$(code "$mtx" serve --port "$port" --models-dir "$tmp/models")"
 is "stop" 0 "$(code "$mtx" stop --pid-file "$tmp/pid")"
 wait "$pid"

@@ -75,6 +75,7 @@ end
 -- or nil, status, message. `peer` is the socket's address; unknown means deny.
 function Auth:check(headers, scope, peer, now)
   if scope == "public" then return false end
+  peer = peer or "?"
   if #self.keys == 0 then
     if scope == "admin" and not origin.is_loopback(peer) then
       return nil, 403, "admin routes need a key with the admin scope, or a caller on this machine"

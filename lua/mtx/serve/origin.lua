@@ -23,6 +23,7 @@ function origin.is_local_ip(ip)
 end
 
 function origin.is_loopback(ip)
+  if not ip then return false end
   return ip == "unix" or ip == "::1" or ip:find("^127%.%d+%.%d+%.%d+$") ~= nil or ip:find("^::ffff:127%.") ~= nil
 end
 

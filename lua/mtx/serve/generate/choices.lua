@@ -77,6 +77,13 @@ function choices.release(job)
   ctx.policy:changed(l, "finish")
 end
 
+-- Its prompt waits no longer.
+function choices.left_queue(job, choice)
+  if not choice.n_queued then return end
+  job.loaded.n_queued = job.loaded.n_queued - choice.n_queued
+  choice.n_queued = nil
+end
+
 local ON = {}
 
 -- How far the prompt is: at admission, and after each step that read some of it.
@@ -93,6 +100,7 @@ local function so_far(choice)
 end
 
 function ON.start(job, choice, ev)
+  choices.left_queue(job, choice)
   if choice.started then return end -- it goes on after a resume
   choice.started = uv.hrtime()
   choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
@@ -183,6 +191,7 @@ local function resumed(job, choice, ev)
 end
 
 function ON.done(job, choice, ev)
+  choices.left_queue(job, choice)
   job.by_id[choice.id] = nil
   job.loaded.handlers[choice.id] = nil
   if resumed(job, choice, ev) then return end

@@ -149,6 +149,7 @@ local function submit(job, choice, tokens, rest)
     check.fail(theirs and 400 or 500, tostring(message), { kind = theirs and "invalid" or "internal" })
   end
   choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
+  choice.n_queued, l.n_queued = #tokens, (l.n_queued or 0) + #tokens
   if resume.wanted(req) then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
   job.by_id[id] = choice
   l.handlers[id] = function(ev) choices.take(job, choice, ev) end
@@ -159,6 +160,15 @@ local function deadline_of(ctx, req)
   local timeout = ctx.config.request_timeout
   local limit = timeout > 0 and timeout ~= math.huge and math.floor(timeout * 1000) or nil
   return req.deadline_ms and limit and math.min(req.deadline_ms, limit) or req.deadline_ms or limit
+end
+
+-- Prompts that wait are bounded in tokens, too; one alone may always come.
+local function check_room(ctx, loaded, prompts, n)
+  local queued, tokens, limit = loaded.n_queued or 0, 0, ctx.config.max_waiting_tokens
+  for _, p in ipairs(prompts) do tokens = tokens + #p * n end
+  if queued > 0 and queued + tokens > limit then
+    check.fail(503, "the queue of " .. loaded.name .. " is full: prompts of " .. queued .. " tokens wait, the limit is " .. limit, { kind = "queue_full", retry_after = 2 })
+  end
 end
 
 local function start_once(ctx, req, sink)
@@ -172,6 +182,7 @@ local function start_once(ctx, req, sink)
       { kind = "queue_full", retry_after = 2 })
   end
   local prompts = prompt.build(ctx, loaded, req)
+  check_room(ctx, loaded, prompts, req.n)
   local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, submit = submit, cache_key = cache_key(ctx, req), t0 = t0, arrived = arrived, deadline_ms = deadline_ms, stop = stops_of(loaded, req),
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
@@ -213,7 +224,10 @@ local function start_once(ctx, req, sink)
   end, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end)
   if not ok then
     job:cancel()
-    for id in pairs(job.by_id) do loaded.handlers[id] = nil end
+    for id, choice in pairs(job.by_id) do
+      loaded.handlers[id] = nil
+      choices.left_queue(job, choice)
+    end
     choices.release(job)
     error(err, 0)
   end
