@@ -43,10 +43,10 @@ static void set_string(lua_State *L, const char *name, const char *v) {
   lua_setfield(L, -2, name);
 }
 
-// info() -> {path, name, task_name, prompt_prefix, alpha, max_rank, n_pairs, file_bytes, weight_bytes}
+// info() -> {path, name, task_name, prompt_prefix, alpha, max_rank, n_pairs, n_unused, file_bytes, weight_bytes}
 static int l_adapter_info(lua_State *L) {
   const mtx_adapter_info *i = mtx_adapter_get_info(*check(L, 1));
-  lua_createtable(L, 0, 9);
+  lua_createtable(L, 0, 10);
   set_string(L, "path", i->path);
   set_string(L, "name", i->name);
   set_string(L, "task_name", i->task_name);
@@ -55,6 +55,7 @@ static int l_adapter_info(lua_State *L) {
   lua_setfield(L, -2, "alpha");
   mtx_bind_set_integer(L, "max_rank", i->max_rank);
   mtx_bind_set_integer(L, "n_pairs", i->n_pairs);
+  mtx_bind_set_integer(L, "n_unused", i->n_unused);
   mtx_bind_set_integer(L, "file_bytes", (int64_t)i->file_bytes);
   mtx_bind_set_integer(L, "weight_bytes", (int64_t)i->weight_bytes);
   return 1;

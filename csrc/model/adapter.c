@@ -65,15 +65,12 @@ static mtx_wid weight_of(const mtx_plan *p, mtx_str name) {
   return 0;
 }
 
-static mtx_code take_tensor(reader *r, const mtx_model *m, const mtx_gguf_tensor *t) {
+static mtx_code take_tensor(mtx_adapter *x, reader *r, const mtx_model *m, const mtx_gguf_tensor *t) {
   bool a = ends_with(t->name, A_END);
   if (!a && !ends_with(t->name, B_END)) {
-    if (!ends_with(t->name, "_norm.weight"))
-      return fail_tensor(r, MTX_EFORMAT, t->name, "a LoRA adapter holds tensors that end with " A_END " or " B_END);
-    char line[200];
-    snprintf(line, sizeof line, "the adapter's own %.*s is not used", (int)(t->name.len < 100 ? t->name.len : 100), t->name.ptr);
-    if (r->opts && r->opts->warn) r->opts->warn(r->opts->user, line);
-    return MTX_OK;
+    x->info.n_unused++;
+    if (ends_with(t->name, "_norm.weight")) return MTX_OK;
+    return fail_tensor(r, MTX_EFORMAT, t->name, "a LoRA adapter holds tensors that end with " A_END " or " B_END);
   }
   mtx_str base = {t->name.ptr, t->name.len - strlen(A_END)};
   mtx_wid w = weight_of(r->plan, base);
@@ -240,7 +237,7 @@ mtx_code mtx_adapter_read(mtx_adapter **out, const mtx_model *m, const mtx_gguf 
   }
   if ((code = read_facts(x, &r, mtx_model_get_info(m)->arch))) goto fail;
   for (uint64_t i = 0; i < mtx_gguf_n_tensors(file); i++)
-    if ((code = take_tensor(&r, m, mtx_gguf_tensor_at(file, i)))) goto fail;
+    if ((code = take_tensor(x, &r, m, mtx_gguf_tensor_at(file, i)))) goto fail;
   if ((code = read_pairs(x, &r)) || (code = mtx_gguf_check(file, err))) goto fail;
   free(r.half);
   *out = x;

@@ -16,6 +16,7 @@ typedef struct mtx_adapter_info {
   char *path, *name, *task_name, *prompt_prefix;  // "" when the file does not say
   float alpha;              // 0: the file has none, and products are not scaled by it
   int max_rank, n_pairs;
+  int n_unused;             // norms of the adapter's own, which mtx (like llama.cpp) does not use
   uint64_t file_bytes, weight_bytes;  // weight_bytes: resident
   uint64_t checksum;        // of the file
 } mtx_adapter_info;
