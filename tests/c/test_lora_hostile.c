@@ -71,44 +71,44 @@ static void check_variant(const mtx_model *m, const char *arch, const variant *v
 
 // n_embd 64, 128 tokens, attn_q 64 x 64, attn_k 64 x 32, ffn 96.
 static const variant on_llama[] = {
-    {"good", GOOD, NULL, NULL, 0, MTX_OK, "", ""},
-    {"a model", GOOD, "general.type", "model", 0, MTX_EUNSUPPORTED, "general.type", "no adapter"},
-    {"no type", GOOD, "general.type", NULL, 0, MTX_ENOTFOUND, "general.type", ""},
-    {"a control vector", GOOD, "adapter.type", "control_vector", 0, MTX_EUNSUPPORTED, "adapter.type", "control_vector"},
-    {"another architecture", GOOD, "general.architecture", "qwen2", 0, MTX_EUNSUPPORTED, "general.architecture", "qwen2"},
-    {"activated", GOOD, "adapter.alora.invocation_tokens", "tokens", 0, MTX_EUNSUPPORTED, "adapter.alora.invocation_tokens", "invocation"},
-    {"alpha is a word", GOOD, "adapter.lora.alpha", "many", 0, MTX_EFORMAT, "adapter.lora.alpha", ""},
-    {"alpha is NaN", GOOD, "adapter.lora.alpha", "", NAN, MTX_EFORMAT, "adapter.lora.alpha", "finite"},
-    {"no alpha", GOOD, "adapter.lora.alpha", NULL, 0, MTX_OK, "", ""},
-    {"a name that is a number", GOOD, "general.name", "", 3, MTX_EFORMAT, "general.name", ""},
-    {"no tensors", NULL, NULL, 0, 0, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "", "no pair"},
-    {"half a pair", Q ".lora_a", NULL, 64, 4, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "lora_b"},
-    {"the other half", NULL, Q ".lora_b", 0, 0, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "lora_a"},
-    {"no suffix", Q, NULL, 64, 64, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "lora_a"},
-    {"suffix only", ".lora_a", ".lora_b", 64, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "", "another model"},
-    {"a layer that is not there", PAIR("blk.9.attn_q.weight"), 64, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "blk.9.attn_q.weight", "another model"},
-    {"rows too long", PAIR(Q), 65, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x rank"},
-    {"too few outputs", PAIR(Q), 64, 4, 4, 63, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "rank x 64"},
-    {"two ranks", PAIR(Q), 64, 4, 5, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x 4 and 5 x 64"},
-    {"halves changed", PAIR(Q), 4, 64, 64, 4, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x rank"},
-    {"a stack", PAIR(Q), 64, 4, 4, 64, 2, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x rank"},
-    {"a large rank", PAIR(Q), 64, 1024, 1024, 64, 1, 0, NULL, NULL, 0, MTX_OK, "", ""},
-    {"a huge rank", PAIR(Q), 64, 1025, 1025, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "1025"},
-    {"a vector", PAIR("blk.0.attn_norm.weight"), 64, 1, 1, 1, 1, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "attn_norm", "vectors"},
-    {"a norm of its own", "blk.0.attn_norm.weight", NULL, 64, 1, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "", "no pair"},
+    {"good", GOOD, NULL, NULL, 0, MTX_OK, "", "", NULL},
+    {"a model", GOOD, "general.type", "model", 0, MTX_EUNSUPPORTED, "general.type", "no adapter", NULL},
+    {"no type", GOOD, "general.type", NULL, 0, MTX_ENOTFOUND, "general.type", "", NULL},
+    {"a control vector", GOOD, "adapter.type", "control_vector", 0, MTX_EUNSUPPORTED, "adapter.type", "control_vector", NULL},
+    {"another architecture", GOOD, "general.architecture", "qwen2", 0, MTX_EUNSUPPORTED, "general.architecture", "qwen2", NULL},
+    {"activated", GOOD, "adapter.alora.invocation_tokens", "tokens", 0, MTX_EUNSUPPORTED, "adapter.alora.invocation_tokens", "invocation", NULL},
+    {"alpha is a word", GOOD, "adapter.lora.alpha", "many", 0, MTX_EFORMAT, "adapter.lora.alpha", "", NULL},
+    {"alpha is NaN", GOOD, "adapter.lora.alpha", "", NAN, MTX_EFORMAT, "adapter.lora.alpha", "finite", NULL},
+    {"no alpha", GOOD, "adapter.lora.alpha", NULL, 0, MTX_OK, "", "", NULL},
+    {"a name that is a number", GOOD, "general.name", "", 3, MTX_EFORMAT, "general.name", "", NULL},
+    {"no tensors", NULL, NULL, 0, 0, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "", "no pair", NULL},
+    {"half a pair", Q ".lora_a", NULL, 64, 4, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "lora_b", NULL},
+    {"the other half", NULL, Q ".lora_b", 0, 0, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "lora_a", NULL},
+    {"no suffix", Q, NULL, 64, 64, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "lora_a", NULL},
+    {"suffix only", ".lora_a", ".lora_b", 64, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "", "another model", NULL},
+    {"a layer that is not there", PAIR("blk.9.attn_q.weight"), 64, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "blk.9.attn_q.weight", "another model", NULL},
+    {"rows too long", PAIR(Q), 65, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x rank", NULL},
+    {"too few outputs", PAIR(Q), 64, 4, 4, 63, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "rank x 64", NULL},
+    {"two ranks", PAIR(Q), 64, 4, 5, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x 4 and 5 x 64", NULL},
+    {"halves changed", PAIR(Q), 4, 64, 64, 4, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x rank", NULL},
+    {"a stack", PAIR(Q), 64, 4, 4, 64, 2, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "64 x rank", NULL},
+    {"a large rank", PAIR(Q), 64, 1024, 1024, 64, 1, 0, NULL, NULL, 0, MTX_OK, "", "", NULL},
+    {"a huge rank", PAIR(Q), 64, 1025, 1025, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, Q, "1025", NULL},
+    {"a vector", PAIR("blk.0.attn_norm.weight"), 64, 1, 1, 1, 1, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "attn_norm", "vectors", NULL},
+    {"a norm of its own", "blk.0.attn_norm.weight", NULL, 64, 1, 0, 0, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "", "no pair", NULL},
     {"a norm of its own beside a pair", GOOD, NULL, NULL, 0, MTX_OK, "", "", "blk.0.attn_norm.weight"},
     {"a bias of its own", GOOD, NULL, NULL, 0, MTX_EFORMAT, "attn_q.bias", "lora_a", "blk.0.attn_q.bias"},
-    {"quantised", PAIR(Q), 64, 32, 32, 64, 1, 2, NULL, NULL, 0, MTX_EUNSUPPORTED, Q, "Q8_0"},
-    {"Q8_0", PAIR(Q), 64, 32, 32, 64, 1, 8, NULL, NULL, 0, MTX_OK, "", ""},
-    {"the table", PAIR("token_embd.weight"), 4, 128, 4, 64, 1, 0, NULL, NULL, 0, MTX_OK, "", ""},
-    {"the table, not transposed", PAIR("token_embd.weight"), 128, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "token_embd", "rank x 128"},
+    {"quantised", PAIR(Q), 64, 32, 32, 64, 1, 2, NULL, NULL, 0, MTX_EUNSUPPORTED, Q, "Q8_0", NULL},
+    {"Q8_0", PAIR(Q), 64, 32, 32, 64, 1, 8, NULL, NULL, 0, MTX_OK, "", "", NULL},
+    {"the table", PAIR("token_embd.weight"), 4, 128, 4, 64, 1, 0, NULL, NULL, 0, MTX_OK, "", "", NULL},
+    {"the table, not transposed", PAIR("token_embd.weight"), 128, 4, 4, 64, 1, 0, NULL, NULL, 0, MTX_EFORMAT, "token_embd", "rank x 128", NULL},
 };
 static const variant on_gemma3[] = {
-    {"a tied table", PAIR("token_embd.weight"), 4, 128, 4, 64, 1, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "token_embd", "tied"}};
+    {"a tied table", PAIR("token_embd.weight"), 4, 128, 4, 64, 1, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "token_embd", "tied", NULL}};
 static const variant on_qwen3moe[] = {
-    {"experts", PAIR("blk.0.ffn_up_exps.weight"), 64, 4, 4, 48, 4, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "ffn_up_exps", "experts"}};
+    {"experts", PAIR("blk.0.ffn_up_exps.weight"), 64, 4, 4, 48, 4, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "ffn_up_exps", "experts", NULL}};
 static const variant on_mamba2[] = {
-    {"a convolution", PAIR("blk.0.ssm_conv1d.weight"), 4, 1, 1, 1, 1, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "ssm_conv1d", "vectors"}};
+    {"a convolution", PAIR("blk.0.ssm_conv1d.weight"), 4, 1, 1, 1, 1, 0, NULL, NULL, 0, MTX_EUNSUPPORTED, "ssm_conv1d", "vectors", NULL}};
 
 static void check_all(const char *name, const variant *v, int n) {
   mtx_model *m = NULL;
