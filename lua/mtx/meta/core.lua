@@ -165,12 +165,32 @@ local model = {}
 function model:info() end
 ---@return mtx.tokenizer?
 function model:tokenizer() end
+---A LoRA adapter of this model. Options: no_memory_check.
+---@return mtx.adapter|nil, string?, string?
+function model:adapter(path, options) end
+---The set that requests, sessions and embeddings take as `lora`: {{adapter, scale}, ...}; those of scale 0 are left out.
+---@return mtx.lora|nil, string?, string?
+function model:lora(list) end
 function model:close() end
+
+---@class mtx.adapter
+local adapter = {}
+---{path, name, task_name, prompt_prefix, alpha, max_rank, n_pairs, n_unused, file_bytes, weight_bytes}
+function adapter:info() end
+---Sets and running requests that use it keep it until they end.
+function adapter:close() end
+
+---@class mtx.lora
+---#set: how many adapters take part.
+local lora = {}
+---The key under which save_prefix and forget_prefix find what requests with this cache_key and these adapters left.
+---@return string|nil, string?, string?
+function lora:key(cache_key) end
 
 ---@class mtx.engine
 local engine = {}
 ---Queues a request: tokens, max_tokens, sampler, stop, banned_strings, grammar, grammar_triggers, grammar_opening, grammar_optional,
----logprobs, prompt_logprobs, priority, deadline_ms, cache_key, ignore_eos, progress (an event after each step that read a
+---logprobs, prompt_logprobs, priority, deadline_ms, cache_key, lora (a set of adapters), ignore_eos, progress (an event after each step that read a
 ---part of the prompt), shown (control tokens whose text is given out),
 ---resumable (the text that is held at a length or a cancel comes with the done event as `rest`) and rest (such text of
 ---the request that this one continues), cfg_scale and negative (token ids; guidance), sampler_script ({code, args}, see csrc/bind/script.c). Returns its id and the seed used.
@@ -192,13 +212,14 @@ function engine:set_policy(policy) end
 function engine:set_threads(n) end
 ---Time per op since the last call: {op, ns, calls, bytes}; measures from now on when `on`.
 function engine:profile(on) end
----Vectors of lists of ids. Options: pooling (model, none = a list per token, mean, cls, last), normalize.
+---Vectors of lists of ids. Options: pooling (model, none = a list per token, mean, cls, last), normalize, lora (a set of adapters).
 function engine:embed(lists, options) end
 ---The same without waiting: a done event brings them as `vectors`, one after the other. Returns its id.
 ---@return integer|nil, string?, string?
 function engine:embed_submit(lists, options) end
 ---@return mtx.session|nil, string?, string?
-function engine:session() end
+---Options: lora (a set of adapters; forks have it too).
+function engine:session(options) end
 ---One id behind each of these sessions, evaluated in one step; the logits of each.
 ---@return mtx.tensor[]|nil, string?, string?
 function engine:eval(sessions, ids) end

@@ -139,9 +139,9 @@ function Search:run(model, engine, max_tokens, ignore_eos)
   end
 end
 
--- request: {n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos}.
+-- lora: a set of adapters or nil. request: {n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos}.
 -- -> list of n_best {ids, text, logprob (sum), score, finish_reason}, best first | nil, message, code
-function beam.search(model, engine, prompt_ids, request)
+function beam.search(model, engine, prompt_ids, request, lora)
   local n = check(request, "n_beams", 1, MAX_BEAMS, 4)
   local n_best = check(request, "n_best", 1, n, 1)
   local max_tokens = check(request, "max_tokens", 1, 1 << 24, 64)
@@ -149,7 +149,7 @@ function beam.search(model, engine, prompt_ids, request)
   local n_ctx = engine:stats().n_ctx
   if #prompt_ids >= n_ctx then return nil, "the prompt has " .. #prompt_ids .. " tokens, the context is " .. n_ctx .. " tokens", "limit" end
   max_tokens = math.min(max_tokens, n_ctx - #prompt_ids)
-  local root, message, code = engine:session()
+  local root, message, code = engine:session({ lora = lora })
   if not root then return nil, message, code end
   local self = setmetatable({ n = n, penalty = penalty, done = {}, n_found = 0, opened = { root } }, Search)
   local ok, logits

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A loaded model as scripts see it: the weights, a tokenizer, and (on first use)
 -- an engine that runs requests and sessions.
+local adapters = require("mtx.model.adapters")
 local breakers = require("mtx.model.breakers")
 local core = require("mtx.core")
 local guidance = require("mtx.model.guidance")
@@ -12,8 +13,18 @@ Model.__name = "mtx.Model"
 
 local model = {}
 
+-- -> model | nil, message, code when its adapters (opts.lora) cannot be had
 local function new(handle, opts)
-  return setmetatable({ handle = handle, opts = opts, tok = handle:tokenizer() }, Model)
+  local self = setmetatable({ handle = handle, opts = opts, tok = handle:tokenizer() }, Model)
+  if opts.lora == nil then return self end
+  local ok, set, message, code = pcall(adapters.set, self, opts.lora)
+  if ok and set then
+    self.lora = set
+    return self
+  end
+  self:close()
+  if not ok then error(set, 3) end
+  return nil, message, code
 end
 
 -- See mtx.load in init.lua.
@@ -77,6 +88,19 @@ end
 
 -- model:engine() -> engine: submit, cancel, drain, fd, wait, stats, set_policy (meta/core.lua).
 Model.engine = shared_engine
+
+-- model:adapter(path) -> a LoRA adapter of this model, for the option `lora` {info(), close()} | nil, message, code
+function Model:adapter(path)
+  return self.handle:adapter(path, { no_memory_check = self.opts.no_memory_check })
+end
+
+-- The adapters of a request: what it names, else the model's own. -> true, set or nil | false, message, code
+local function lora_of(self, value)
+  if value == nil then return true, self.lora end
+  local set, message, code = adapters.set(self, value)
+  if set then return true, set end
+  return false, message, code
+end
 
 -- ---- facts ------------------------------------------------------------------------
 
@@ -163,9 +187,9 @@ local function fields_of(text, more)
 end
 
 local REQUEST_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop
-  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key cfg_scale
+  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key lora cfg_scale
   negative_prompt sampler sampler_options dry_sequence_breakers]], SAMPLER_FIELDS)
-local BEAM_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos]],
+local BEAM_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos lora]],
   { "n_beams", "n_best", "length_penalty" })
 
 -- A misspelt field would be silently without effect.
@@ -261,7 +285,7 @@ function Stream:result()
 end
 
 -- for piece in model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
--- logprobs, ignore_eos, cache_key, cfg_scale, negative_prompt } do ... end. cfg_scale other than 1 guides the answer away
+-- logprobs, ignore_eos, cache_key, lora (see mtx.load), cfg_scale, negative_prompt } do ... end. cfg_scale other than 1 guides the answer away
 -- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
 -- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
 -- The stream can also be cancelled (:cancel()) and gives :result().
@@ -277,6 +301,8 @@ function Model:stream(request)
     negative, message, code = negative_ids(self, request, ids)
     if not negative then return nil, message, code end
   end
+  local ok, lora, lora_code = lora_of(self, request.lora)
+  if not ok then return nil, lora, lora_code end
   local sampler = {}
   for _, name in ipairs(SAMPLER_FIELDS) do sampler[name] = request[name] end
   if (request.dry_multiplier or 0) ~= 0 and not request.dry_breakers then
@@ -284,17 +310,17 @@ function Model:stream(request)
   end
   if type(request.sampler) == "function" then
     if request.cfg_scale and request.cfg_scale ~= 1 then error("cfg_scale cannot be combined with a sampler function", 2) end
-    return require("mtx.model.sampled").stream(self, ids, request, sampler)
+    return require("mtx.model.sampled").stream(engine, self, ids, request, sampler, lora)
   end
   local clock = os.clock
-  local ok, uv = pcall(require, "luv")
-  if ok then clock = function() return uv.hrtime() / 1e9 end end
+  local has_uv, uv = pcall(require, "luv")
+  if has_uv then clock = function() return uv.hrtime() / 1e9 end end
   local started = clock()
   local id, seed
   id, seed, code = engine:submit({
     tokens = ids, max_tokens = request.max_tokens, sampler = sampler, stop = request.stop, banned_strings = request.banned_strings,
     grammar = request.grammar, grammar_triggers = request.grammar_triggers, grammar_opening = request.grammar_opening, logprobs = request.logprobs, ignore_eos = request.ignore_eos,
-    cfg_scale = request.cfg_scale, negative = negative, shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key,
+    cfg_scale = request.cfg_scale, negative = negative, shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key, lora = lora,
   })
   if not id then return nil, seed, code end
   self.streams = self.streams or {}
@@ -313,7 +339,7 @@ function Model:generate(request)
   return stream:result()
 end
 
--- model:beam{messages | prompt | tokens, n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos}
+-- model:beam{messages | prompt | tokens, n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos, lora}
 -- -> list of {ids, text, logprob, score, finish_reason}, best first | nil, message, code (beam.lua). Blocks.
 function Model:beam(request)
   check_fields(request, "beam", BEAM_FIELDS)
@@ -322,17 +348,21 @@ function Model:beam(request)
   local ids
   ids, message, code = prompt_ids(self, request)
   if not ids then return nil, message, code end
-  return require("mtx.model.beam").search(self, engine, ids, request)
+  local ok, lora, lora_code = lora_of(self, request.lora)
+  if not ok then return nil, lora, lora_code end
+  return require("mtx.model.beam").search(self, engine, ids, request, lora)
 end
 
--- model:session() -> session: eval(ids [, {all = true}]) -> tensor, fork(), rewind(n), close().
-function Model:session()
+-- model:session([{lora}]) -> session: eval(ids [, {all = true}]) -> tensor, fork(), rewind(n), close().
+function Model:session(opts)
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
-  return engine:session()
+  local ok, lora, lora_code = lora_of(self, opts and opts.lora)
+  if not ok then return nil, lora, lora_code end
+  return engine:session({ lora = lora })
 end
 
--- model:embed(list of id lists or texts [, {pooling, normalize}]) -> list of vectors | nil, message, code
+-- model:embed(list of id lists or texts [, {pooling, normalize, lora}]) -> list of vectors | nil, message, code
 function Model:embed(inputs, opts)
   local lists = {}
   for i, input in ipairs(inputs) do
@@ -343,7 +373,10 @@ function Model:embed(inputs, opts)
   end
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
-  return engine:embed(lists, opts)
+  opts = opts or {}
+  local ok, lora, lora_code = lora_of(self, opts.lora)
+  if not ok then return nil, lora, lora_code end
+  return engine:embed(lists, { pooling = opts.pooling, normalize = opts.normalize, lora = lora })
 end
 
 -- model:profile(on) -> list of {op, ns, calls, bytes} since the last call; measures from now on when `on`.

@@ -104,10 +104,10 @@ function Stream:result()
     timings = { n_prompt = #self.prompt_ids, n_generated = #self.ids, n_cached = 0 } }
 end
 
--- model, prompt ids, request (max_tokens, stop, ignore_eos, sampler = function, sampler_options), options of the
--- usual samplers -> stream | nil, message, code
-function sampled.stream(model, prompt_ids, request, sampler)
-  local session, message, code = model:session()
+-- engine, model, prompt ids, request (max_tokens, stop, ignore_eos, sampler = function, sampler_options), options of the
+-- usual samplers, set of adapters or nil -> stream | nil, message, code
+function sampled.stream(engine, model, prompt_ids, request, sampler, lora)
+  local session, message, code = engine:session({ lora = lora })
   if not session then return nil, message, code end
   local logits
   logits, message, code = session:eval(prompt_ids)
