@@ -17,7 +17,8 @@ info.help = [=[
 usage: mtx info MODEL [--tensors] [--metadata [KEY]] [--json]
 
 Shows architecture, parameters, quantisation mix, context length, tokenizer and
-chat template of a GGUF file, and the memory it will need. Reads the header only.
+chat template of a GGUF file, and the memory it will need; of a LoRA adapter what
+it changes. Reads the header only.
 
 ]=] .. args.help(options)
 
@@ -41,10 +42,25 @@ local function kv_bytes_per_token(get, arch)
   return layers * kv * (dk + dv) * 2
 end
 
+-- What a LoRA adapter says of itself; nil for a model.
+local function adapter_of(get, tensors)
+  if get("general.type") ~= "adapter" then return nil end
+  local ranks, n = {}, 0
+  for _, t in ipairs(tensors) do
+    if t.name:find("%.lora_b$") then
+      n = n + 1
+      ranks[#ranks + 1] = t.shape[1]
+    end
+  end
+  return { type = get("adapter.type"), alpha = get("adapter.lora.alpha"), rank = n > 0 and math.max(table.unpack(ranks)) or 0, weights = n,
+    task_name = get("adapter.lora.task_name"), prompt_prefix = get("adapter.lora.prompt_prefix") }
+end
+
 local function describe(path, g)
   local function get(key) return (g:metadata(key)) end
   local arch = get("general.architecture") or "unknown"
   local tensors = g:tensors()
+  local adapter = adapter_of(get, tensors)
   local n_params, weights = 0, 0
   for _, t in ipairs(tensors) do n_params, weights = n_params + elements(t), weights + t.bytes end
   local tokens = get("tokenizer.ggml.tokens")
@@ -53,7 +69,7 @@ local function describe(path, g)
   local per_token = kv_bytes_per_token(get, arch)
   local n_ctx = math.min(ctx, 4096)
   return {
-    path = path, name = get("general.name"), architecture = arch, parameters = n_params, quantization = quantization.mix(tensors), tensors = #tensors,
+    path = path, name = get("general.name"), adapter = adapter, architecture = arch, parameters = n_params, quantization = quantization.mix(tensors), tensors = #tensors,
     context_length = ctx, embedding_length = get(arch .. ".embedding_length"), layers = get(arch .. ".block_count"),
     vocabulary = tokens and #tokens, tokenizer = get("tokenizer.ggml.model"), pre_tokenizer = get("tokenizer.ggml.pre"),
     chat_template = template and #template or 0, license = get("general.license"),
@@ -61,18 +77,31 @@ local function describe(path, g)
   }
 end
 
+local function print_rows(rows)
+  for _, r in ipairs(rows) do print(("%-14s %s"):format(r[1], r[2])) end
+end
+
 local function print_summary(d)
   local mix = {}
   for i, m in ipairs(d.quantization) do mix[i] = ("%s %.0f%%"):format(m.type, m.share * 100) end
-  local rows = {
+  local a = d.adapter
+  if a then
+    return print_rows({
+      { "name", d.name or "-" },
+      { "adapter", ("%s for %s, %d weights, rank %d%s"):format(a.type == "lora" and "LoRA" or tostring(a.type), d.architecture, a.weights, a.rank,
+        a.alpha and (", alpha %g"):format(a.alpha) or "") },
+      { "task", a.task_name or "-" }, { "prompt prefix", a.prompt_prefix or "-" }, { "types", table.concat(mix, ", ") }, { "licence", d.license or "not stated" },
+      { "memory", term.bytes(d.memory.weights_bytes) }, { "use", "mtx run MODEL --lora " .. d.path },
+    })
+  end
+  print_rows({
     { "name", d.name or "-" }, { "architecture", d.architecture }, { "parameters", term.count(d.parameters) },
     { "quantisation", table.concat(mix, ", ") }, { "layers", d.layers or "-" }, { "embedding", d.embedding_length or "-" },
     { "context", ("%d tokens"):format(d.context_length) },
     { "tokenizer", ("%s%s, %s tokens"):format(d.tokenizer or "none", d.pre_tokenizer and (" (" .. d.pre_tokenizer .. ")") or "", d.vocabulary or 0) },
     { "chat template", d.chat_template > 0 and (d.chat_template .. " bytes") or "none" }, { "licence", d.license or "not stated" },
     { "memory", ("%s weights + %s for %d tokens of context"):format(term.bytes(d.memory.weights_bytes), term.bytes(d.memory.kv_bytes), d.memory.kv_tokens) },
-  }
-  for _, r in ipairs(rows) do print(("%-14s %s"):format(r[1], r[2])) end
+  })
 end
 
 local function short(value)

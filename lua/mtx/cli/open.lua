@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Loading a model for a command: shared options, progress, warnings, errors.
+local adapters = require("mtx.model.adapters")
 local args = require("mtx.cli.args")
 local named = require("mtx.cli.named")
 local term = require("mtx.cli.term")
@@ -11,6 +12,7 @@ open.options = {
   { name = "ctx", short = "c", kind = "integer", value = "N", help = "context length in tokens" },
   { name = "kv-type", kind = "string", value = "TYPE", choices = { "f32", "f16", "bf16", "q8_0" }, help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
   { name = "cpu", kind = "string", value = "TIER", choices = { "scalar", "avx2", "avx512", "amx", "neon" }, help = "cap the CPU tier: scalar, avx2, avx512, amx, neon" },
+  { name = "lora", kind = "list", value = "FILE[=SCALE]", help = "apply a LoRA adapter (GGUF), SCALE times (repeatable)" },
   { name = "no-memory-check", kind = "flag", help = "load even when memory looks too small" },
 }
 
@@ -25,6 +27,9 @@ function open.model(name, values, extra)
   }
   for k, v in pairs(extra or {}) do opts[k] = v end
   local path, manifest = named.find(name)
+  opts.lora = {}
+  for i, file in ipairs(manifest and manifest.adapters or {}) do opts.lora[i] = file end
+  for _, text in ipairs(values.lora) do table.insert(opts.lora, adapters.spec(text)) end
   if manifest then
     opts.template = opts.template or manifest.template
     opts.ctx = opts.ctx or manifest.parameters and manifest.parameters.num_ctx
@@ -34,6 +39,10 @@ function open.model(name, values, extra)
   if not model then
     if not path:find("/", 1, true) and not path:find("%.gguf$") then message = message .. "; `mtx list` shows the models there are" end
     return nil, args.failure(message)
+  end
+  for file, adapter in pairs(model.by_path or {}) do
+    local n = adapter:info().n_unused
+    if n > 0 then opts.warn(("%s: %d norm%s of the adapter's own are not used"):format(file, n, n == 1 and "" or "s")) end
   end
   return model
 end
