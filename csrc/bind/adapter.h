@@ -11,6 +11,7 @@
 mtx_lora *mtx_bind_opt_lora(lua_State *L, int idx, const char *name);
 // Methods of the model, and the types they make.
 int mtx_bind_model_adapter(lua_State *L);
+int mtx_bind_model_start_adapter(lua_State *L);
 int mtx_bind_model_lora(lua_State *L);
 void mtx_bind_adapter_types(lua_State *L);
 

@@ -115,7 +115,7 @@ void mtx_bind_model_ready(lua_State *L) {
 mtx_bind_model mtx_bind_take_model(lua_State *L, int idx) {
   mtx_bind_model *h = luaL_checkudata(L, idx, TYPE);
   idx = lua_absindex(L, idx);
-  if (h->n_users > 0) luaL_error(L, "close the model's engines first");
+  if (h->n_users > 0) luaL_error(L, "close the model's engines and take its tasks first");
   if (lua_getiuservalue(L, idx, 1) == LUA_TUSERDATA) {  // its handle must not outlive the tokenizer
     lua_getfield(L, -1, "close");
     lua_pushvalue(L, -2);
@@ -268,7 +268,7 @@ static int l_model_free_memory(lua_State *L) {
 
 int mtx_bind_model_open(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", l_model_gc}, {"__close", l_model_close}, {"__tostring", l_model_tostring}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"adapter", mtx_bind_model_adapter}, {"lora", mtx_bind_model_lora}, {"close", l_model_close}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"adapter", mtx_bind_model_adapter}, {"start_adapter", mtx_bind_model_start_adapter}, {"lora", mtx_bind_model_lora}, {"close", l_model_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_model_open},
                                        {"start", mtx_bind_task_load},
                                        {"drop", mtx_bind_task_drop},

@@ -13,7 +13,7 @@ typedef struct mtx_bind_model {
   mtx_model *model;       // NULL once closed
   mtx_tok *tok;           // NULL when the file holds no vocabulary mtx can read
   mtx_vocab_trie *trie;   // built with the first grammar
-  int n_users;            // engines open on it: close waits for them
+  int n_users;            // engines and tasks: it is not closed before them
 } mtx_bind_model;
 
 // The open model at stack index idx; raises when it is none or closed.

@@ -45,6 +45,8 @@ static void warn_unused(const unused_list *u) {
 static mtx_code find_arch(const mtx_gguf *f, const mtx_arch **out, mtx_err *err) {
   mtx_str name;
   char text[64], known[300] = "";
+  if (mtx_gguf_get_str(f, "general.type", false, &name, NULL) == MTX_OK && name.len == 7 && !memcmp(name.ptr, "adapter", 7))
+    return mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(f), "general.type", 0, "this file is an adapter; load its base model and name it there");
   mtx_code code = mtx_gguf_get_str(f, "general.architecture", true, &name, err);
   if (code) return code;
   snprintf(text, sizeof text, "%.*s", (int)(name.len < 63 ? name.len : 63), name.ptr);

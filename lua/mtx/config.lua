@@ -74,6 +74,7 @@ config.OPTIONS = {
   end),
   opt("insecure", "boolean", false, {}, "serve a public address without any key"),
   opt("models_dir", "string", "./models", { "MATRICXON_MODELS_DIR", "OLLAMA_MODELS" }, "folder scanned for models"),
+  opt("lora", "list", {}, {}, "LoRA adapters, FILE or FILE=SCALE; used by all requests that name none themselves (SCALE 0: on demand)"),
   opt("max_loaded_models", "integer", 2, { "MATRICXON_MAX_LOADED_MODELS", "OLLAMA_MAX_LOADED_MODELS" }, "models in memory at once", range(1, 64)),
   opt("keep_alive", "duration", 300, { "MATRICXON_DEFAULT_KEEP_ALIVE_SECONDS", "OLLAMA_KEEP_ALIVE" }, "how long an unused model stays loaded; negative = for ever", nil, "s"),
   opt("memory_margin", "number", 1.2, { "MATRICXON_MEMORY_SAFETY_MARGIN" }, "memory wanted times this must be free", range(1.1, 1.8)),

@@ -8,14 +8,19 @@ local body = {}
 
 body.null = json.null
 
--- text -> object, or nil, message. `null` is body.null; see mtx/json.lua for the shapes.
-function body.decode(text)
+local function decode(text, is, what)
   if not text:find("[^ \t\r\n]") then return nil, "missing request body" end
   if not utf8.len(text) then return nil, "the request body is not valid UTF-8" end
   local value, message = json.decode(text)
   if value == nil then return nil, message end
-  if not json.is_object(value) then return nil, "the request body must be a JSON object" end
+  if not is(value) then return nil, "the request body must be a JSON " .. what end
   return value
 end
+
+-- text -> object, or nil, message. `null` is body.null; see mtx/json.lua for the shapes.
+function body.decode(text) return decode(text, json.is_object, "object") end
+
+-- The same of an array.
+function body.array(text) return decode(text, json.is_array, "array") end
 
 return body

@@ -42,8 +42,7 @@ function llama.common(body, r)
   end
   local fields = check.array(body, "response_fields")
   if fields then r.response_fields = fields end
-  local lora = check.array(body, "lora")
-  if lora and #lora > 0 then fail(400, "no LoRA adapter is loaded") end
+  r.lora = request.lora(body)
   return r
 end
 

@@ -35,6 +35,7 @@ end
 -- body.options -> fields of the request; types first, in Ollama's words.
 function ollama.options(body, r)
   local o = check.object(body, "options")
+  r.lora = request.lora(body)
   if not o then
     r.sampler, r.n_keep = {}, 4
     return r

@@ -135,6 +135,7 @@ local function common(body, r)
   if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
   local cache = check.boolean(body, "cache_prompt")
   if cache == false then r.no_cache = true end
+  r.lora = request.lora(body)
   return r
 end
 openai.common = common
@@ -243,7 +244,7 @@ end
 
 -- POST /v1/embeddings -> {model, inputs, dimensions, base64}.
 function openai.embeddings(body)
-  local r = { dialect = "openai", model = check.string(body, "model") or "" }
+  local r = { dialect = "openai", model = check.string(body, "model") or "", lora = request.lora(body) }
   local input = get(body, "input")
   if input == nil then fail(400, "input is required", { param = "input" }) end
   r.inputs = openai.prompts({ input = input }, "input", request.MAX.inputs)

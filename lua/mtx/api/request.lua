@@ -34,7 +34,8 @@
 --   merge_turns    chat: neighbouring turns of one role become one
 --   return_progress, timings, reasoning_control  llama-server's: progress events; events carry `usage` (what it cost
 --                  so far: n_prompt, n_cached, n_generated, prefill_ms, decode_ms); thoughts can be ended by order
---   num_ctx, truncate, priority, deadline_ms, cache_key, request_id, ignore_eos, adapters
+--   num_ctx, truncate, priority, deadline_ms, cache_key, request_id, ignore_eos
+--   lora           nil = the server's choice | list of {name or id (from 0), scale}: the LoRA adapters, all others are off
 --
 -- Events, in order, each with `choice` (from 0):
 --   {kind = "start", n_prompt, n_cached}; {kind = "progress", total, cache, processed, time_ms} when asked for
@@ -63,7 +64,7 @@ request.SAMPLER_DEFAULTS = {
 
 -- Upper limits of what one request may ask for.
 request.MAX = { n = 16, stop = 32, stop_bytes = 1024, logit_bias = 1024, top_logprobs = 20, tools = 512, messages = 8192,
-  images = 64, inputs = 2048, prompts = 64 }
+  images = 64, lora = 16, inputs = 2048, prompts = 64 }
 
 -- Further samplers under llama-server's names: {field, lowest, highest}.
 local MORE_NUMBERS = { { "dynatemp_range", 0, 100 }, { "dynatemp_exponent", 0, 100 }, { "top_n_sigma", -1, 100 }, { "top_a", 0, 100 },
@@ -155,6 +156,22 @@ function request.logit_bias(t, k)
     end
   end
   return next(out) and out or nil
+end
+
+-- Adapters of a request: a name, or a list of names and of {name | id, scale = 1}. nil when absent or empty.
+function request.lora(t)
+  local v = check.get(t, "lora")
+  if type(v) == "string" then return { { name = v, scale = 1.0 } } end
+  local list, out = check.array(t, "lora", nil, request.MAX.lora), {}
+  for i, item in ipairs(list or {}) do
+    local where = "lora[" .. (i - 1) .. "]"
+    if type(item) == "string" then item = { name = item } end
+    if type(item) ~= "table" then check.fail(400, where .. " must be a name or an object with name or id, and scale", { param = "lora" }) end
+    local name, id = check.string(item, "name", where .. ".name"), check.integer(item, "id", 0, nil, where .. ".id")
+    if not name == not id then check.fail(400, where .. " needs a name or an id", { param = "lora" }) end
+    out[i] = { name = name, id = id, scale = check.number(item, "scale", -1e6, 1e6, where .. ".scale") or 1.0 }
+  end
+  return out[1] and out or nil
 end
 
 -- Budget and message of thoughts, llama-server's fields; -1 = no limit, 0 = do not think.

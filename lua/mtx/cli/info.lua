@@ -45,14 +45,11 @@ end
 -- What a LoRA adapter says of itself; nil for a model.
 local function adapter_of(get, tensors)
   if get("general.type") ~= "adapter" then return nil end
-  local ranks, n = {}, 0
+  local rank, n = 0, 0
   for _, t in ipairs(tensors) do
-    if t.name:find("%.lora_b$") then
-      n = n + 1
-      ranks[#ranks + 1] = t.shape[1]
-    end
+    if t.name:find("%.lora_b$") then rank, n = math.max(rank, t.shape[1]), n + 1 end
   end
-  return { type = get("adapter.type"), alpha = get("adapter.lora.alpha"), rank = n > 0 and math.max(table.unpack(ranks)) or 0, weights = n,
+  return { type = get("adapter.type"), alpha = get("adapter.lora.alpha"), rank = rank, weights = n,
     task_name = get("adapter.lora.task_name"), prompt_prefix = get("adapter.lora.prompt_prefix") }
 end
 

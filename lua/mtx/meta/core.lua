@@ -168,6 +168,9 @@ function model:tokenizer() end
 ---A LoRA adapter of this model. Options: no_memory_check.
 ---@return mtx.adapter|nil, string?, string?
 function model:adapter(path, options) end
+---The same on a thread of its own: take() gives the adapter. The model stays open until then.
+---@return mtx.task|nil, string?, string?
+function model:start_adapter(path, options) end
 ---The set that requests, sessions and embeddings take as `lora`: {{adapter, scale}, ...}; those of scale 0 are left out.
 ---@return mtx.lora|nil, string?, string?
 function model:lora(list) end
@@ -186,6 +189,8 @@ local lora = {}
 ---The key under which save_prefix and forget_prefix find what requests with this cache_key and these adapters left.
 ---@return string|nil, string?, string?
 function lora:key(cache_key) end
+---Requests, sessions and embeddings made with it keep the adapters.
+function lora:close() end
 
 ---@class mtx.engine
 local engine = {}

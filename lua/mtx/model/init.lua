@@ -94,6 +94,11 @@ function Model:adapter(path)
   return self.handle:adapter(path, { no_memory_check = self.opts.no_memory_check })
 end
 
+-- The same on a thread of its own. -> task {fd() readable at the end, take() gives the adapter}
+function Model:start_adapter(path)
+  return self.handle:start_adapter(path, { no_memory_check = self.opts.no_memory_check })
+end
+
 -- The adapters of a request: what it names, else the model's own. -> true, set or nil | false, message, code
 local function lora_of(self, value)
   if value == nil then return true, self.lora end

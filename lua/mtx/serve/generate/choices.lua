@@ -70,6 +70,7 @@ function choices.release(job)
   job.released = true
   local ctx, l = job.ctx, job.loaded
   l.jobs[job] = nil
+  if job.lora then job.lora:close() end
   if job.req.request_id and ctx.jobs[job.req.request_id] == job then ctx.jobs[job.req.request_id] = nil end
   if job.req.controlled_as then ctx.controlled[job.req.controlled_as] = nil end
   ctx.n_jobs = ctx.n_jobs - 1
@@ -104,7 +105,7 @@ function ON.start(job, choice, ev)
   if choice.started then return end -- it goes on after a resume
   choice.started = uv.hrtime()
   choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
-  slots.take(job.loaded, choice, job.seed, job.ctx.config.slot_save_path ~= "" and job.prompts[choice.prompt], job.cache_key)
+  slots.take(job.loaded, choice, job.seed, job.ctx.config.slot_save_path ~= "" and job.prompts[choice.prompt], job.lora and job.cache_key and job.lora:key(job.cache_key) or job.cache_key)
   local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
   emit(job, out, choice)
   local req = job.req

@@ -77,6 +77,7 @@ end
 local function release(job)
   if job.released then return end
   job.released = true
+  if job.lora then job.lora:close() end
   local l = job.loaded
   l.jobs[job], l.n_embeds = nil, l.n_embeds - 1
   job.ctx.pool:release(l, job.req.keep_alive)
@@ -123,7 +124,7 @@ function submit(job)
     job.at = job.at + 1
   end
   local l, req = job.loaded, job.req
-  local id, message, code = l.engine:embed_submit(job.batch, { normalize = req.normalize ~= false, pooling = req.pooling })
+  local id, message, code = l.engine:embed_submit(job.batch, { normalize = req.normalize ~= false, pooling = req.pooling, lora = job.lora })
   if not id then return fail(job, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message)) end
   job.id = id
   l.handlers[id] = function(ev)
@@ -131,12 +132,13 @@ function submit(job)
   end
 end
 
--- req: {model, inputs, truncate, dimensions, keep_alive, key, normalize, pooling or pooling_of(info)}. With
+-- req: {model, inputs, lora, truncate, dimensions, keep_alive, key, normalize, pooling or pooling_of(info)}. With
 -- pooling "none" an input's vector is a list of vectors, one per token. done(vectors, info) with
 -- info = {n_tokens, load_ms, total_ms}. Raises Faults of the request itself.
 function embed.run(ctx, x, req, done)
   local t0 = uv.hrtime()
   local loaded, load_ms = generate.model(ctx, req)
+  local lora = ctx.adapters:of(loaded, req.lora)
   local n_embd = loaded.info.n_embed or loaded.info.n_embd
   if req.warning then x:header("X-Mtx-Warning", req.warning) end
   if req.pooling_of then req.pooling = req.pooling_of(loaded.info) end
@@ -148,7 +150,7 @@ function embed.run(ctx, x, req, done)
     check.fail(503, "the queue of " .. loaded.name .. " is full: " .. n .. " requests for embeddings are under way, the limit is " .. ctx.config.max_waiting,
       { kind = "queue_full", retry_after = 2 })
   end
-  local job = setmetatable({ ctx = ctx, x = x, req = req, loaded = loaded, done = done, t0 = t0, load_ms = load_ms, lists = {}, n_tokens = 0,
+  local job = setmetatable({ ctx = ctx, x = x, req = req, loaded = loaded, done = done, t0 = t0, load_ms = load_ms, lora = lora, lists = {}, n_tokens = 0,
     vectors = {}, at = 1 }, Job)
   loaded.n_embeds, loaded.jobs[job] = n + 1, true
   ctx.pool:hold(loaded)

@@ -39,6 +39,11 @@ function generate.model(ctx, req, wanted, deadline_ms)
   local name = req.model
   if name == "" then name = ctx.default_model(wanted or req.inputs and "embedding") or "" end
   local entry, message = ctx.catalog:find(name)
+  local base, adapter = name:match("^(.+)%+([^+]+)$")
+  if not entry and base and not req.lora then -- "MODEL+ADAPTER", for clients that can set nothing but a model
+    entry = ctx.catalog:find(base)
+    if entry then req.lora = { { name = adapter, scale = 1.0 } } end
+  end
   if not entry and req.model_by_script then message = message .. " (the server's script chose it)" end
   if not entry then check.fail(name == "" and req.dialect ~= "ollama" and 400 or 404, message) end
   local loaded, load_ms = ctx.pool:acquire(entry, { num_ctx = req.num_ctx, deadline_ms = deadline_ms, on_wait = while_loading(ctx, req) })
@@ -74,7 +79,6 @@ local function check_abilities(loaded, req)
   for _, m in ipairs(req.messages or {}) do images = images or m.images end
   if images and not loaded.can.vision then check.fail(400, name .. "vision") end
   if req.suffix and not loaded.can.insert then check.fail(400, name .. "insert") end
-  if req.adapters then check.fail(400, "unknown adapter: no LoRA adapter is loaded") end
 end
 
 -- Dialect's defaults < model's own < the request's.
@@ -137,7 +141,7 @@ local function submit(job, choice, tokens, rest)
     grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil,
     grammar_opening = not choice.round and job.grammar_opening or nil, grammar_optional = job.grammar_optional, logprobs = req.logprobs,
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
-    deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = job.cache_key,
+    deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = job.cache_key, lora = job.lora,
     ignore_eos = req.ignore_eos or false, progress = req.return_progress, resumable = resume.wanted(req), rest = rest, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
     cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
   if not id then
@@ -176,6 +180,7 @@ local function start_once(ctx, req, sink)
   local deadline_ms = deadline_of(ctx, req)
   local loaded, load_ms = generate.model(ctx, req, "completion", deadline_ms)
   check_abilities(loaded, req)
+  local lora = ctx.adapters:of(loaded, req.lora)
   local waiting = loaded.engine:stats().n_waiting
   if waiting >= ctx.config.max_waiting then
     check.fail(503, "the queue of " .. loaded.name .. " is full: " .. waiting .. " requests wait, the limit is " .. ctx.config.max_waiting,
@@ -183,7 +188,7 @@ local function start_once(ctx, req, sink)
   end
   local prompts = prompt.build(ctx, loaded, req)
   check_room(ctx, loaded, prompts, req.n)
-  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, submit = submit, cache_key = cache_key(ctx, req), t0 = t0, arrived = arrived, deadline_ms = deadline_ms, stop = stops_of(loaded, req),
+  local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, submit = submit, cache_key = cache_key(ctx, req), lora = lora, t0 = t0, arrived = arrived, deadline_ms = deadline_ms, stop = stops_of(loaded, req),
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts

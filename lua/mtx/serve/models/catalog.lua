@@ -87,6 +87,9 @@ local function walk(self, dir, relative, depth)
       if m and parsed then
         local s = uv.fs_stat(path)
         if not m.from:find("^/") and uv.fs_stat(dir .. "/" .. m.from) then m.from = dir .. "/" .. m.from end
+        for i, a in ipairs(m.adapters or {}) do
+          if not a:find("^/") then m.adapters[i] = dir .. "/" .. a end
+        end
         add(self, { name = parsed.full, key = parsed.key, manifest = m, modelfile_path = path, modified = s.mtime.sec })
       end
     end

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Ties the server to the model layers: the C core's loader, file descriptions,
 -- template rendering, output parsers and grammars. Tests put their own in `deps`.
+local adapters = require("mtx.serve.models.adapters")
 local call_texts = require("mtx.serve.generate.call_texts")
 local capabilities = require("mtx.serve.models.capabilities")
 local catalog = require("mtx.serve.models.catalog")
@@ -32,6 +33,10 @@ function models.describe(path)
     if kv.key == "tokenizer.ggml.tokens" then n_tokens = kv.n end
     if kv.type == "array" and v then v = json.array(v) end
     meta[kv.key] = v == nil and json.null or v
+  end
+  if meta["general.type"] == "adapter" then
+    g:close()
+    return nil, path .. ": this file is an adapter, not a model; requests use it through `lora`"
   end
   local arch = meta["general.architecture"] or "unknown"
   local n_params, tensors = 0, json.array()
@@ -100,8 +105,10 @@ function models.attach(ctx)
   ctx.free_memory = deps.free_memory or core.model.free_memory
   ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe,
     sha256 = core.sha256, clock = ctx.clock })
-  ctx.pool = pool.new(ctx)
   local message
+  ctx.adapters, message = adapters.new(ctx)
+  if not ctx.adapters then return nil, message end
+  ctx.pool = pool.new(ctx)
   ctx.persistence, message = persistence.new(ctx.config)
   if not ctx.persistence then return nil, message end
   ctx.facts = models.facts

@@ -19,6 +19,9 @@ function memory.kv_tokens(info, config)
   return math.max(256, math.floor((config.kv_budget_mb << 20) / token_bytes(info, config.kv_type)))
 end
 
+-- Of the model and of the adapters that its requests use.
+local function weights(entry) return entry.size + (entry.adapter_bytes or 0) end
+
 -- Weights, plus the KV cache of all parallel requests when the header tells its
 -- size; times the margin. kv_type: instead of the configured one.
 function memory.wanted(entry, info, n_ctx, config, kv_type)
@@ -26,12 +29,12 @@ function memory.wanted(entry, info, n_ctx, config, kv_type)
   if info.kv_bytes_per_token then
     kv = token_bytes(info, kv_type or config.kv_type) * (memory.kv_tokens(info, config) or n_ctx * config.parallel)
   end
-  return math.ceil((entry.size + kv) * config.memory_margin)
+  return math.ceil((weights(entry) + kv) * config.memory_margin)
 end
 
 -- What would fit: the largest context, a smaller KV type, a smaller KV budget.
 local function advice(entry, info, n_ctx, config, free)
-  local room = free / config.memory_margin - entry.size
+  local room = free / config.memory_margin - weights(entry)
   if not info.kv_bytes_per_token or room <= 0 then return "the weights alone do not fit: use a smaller model or quantisation" end
   local out = {}
   if config.kv_budget_mb > 0 then

@@ -41,7 +41,7 @@ end
 -- text -> {from, parameters = {name = value, stop = {..}}, template, system, adapters, messages, license},
 -- or nil, message with the line.
 function modelfile.parse(text)
-  local m = { parameters = {}, adapters = {}, messages = {} }
+  local m = { parameters = {}, messages = {} }
   local pos, line = 1, 1
   while pos <= #text do
     local start = pos
@@ -75,7 +75,9 @@ function modelfile.parse(text)
         if command == "FROM" then m.from = value
         elseif command == "TEMPLATE" then m.template = value
         elseif command == "SYSTEM" then m.system = value
-        elseif command == "ADAPTER" then table.insert(m.adapters, value)
+        elseif command == "ADAPTER" then
+          m.adapters = m.adapters or {}
+          table.insert(m.adapters, value)
         elseif command == "LICENSE" then m.license = m.license and m.license .. "\n" .. value or value
         elseif command ~= "RENDERER" and command ~= "PARSER" and command ~= "REQUIRES" then
           return nil, "line " .. line .. ": unknown command " .. word:sub(1, 40)

@@ -111,6 +111,7 @@ function Pool:begin(load)
   local info, n_ctx = ctx.catalog:info_of(entry), load.n_ctx or 4096
   local others = 0
   for _, l in pairs(self.loads) do others = others + (l.task and l.wanted or 0) end
+  entry.adapter_bytes = ctx.adapters:bytes_of(entry)
   load.wanted = memory.wanted(entry, info, n_ctx, config)
   local free = ctx.free_memory()
   while free > 0 and load.wanted + others > free do
@@ -233,6 +234,20 @@ function Pool:call(l, name, ...)
   end)
 end
 
+-- Opens an adapter of l's model on a thread: done(adapter | nil, message, code), which must not raise. The model
+-- stays meanwhile. -> true | nil, message, code
+function Pool:open_adapter(l, path, done)
+  local task, message, code = l.model:start_adapter(path)
+  if not task then return nil, message, code end
+  self:hold(l)
+  l.tasks[task] = loading.when_ended(task, function()
+    l.tasks[task] = nil
+    done(task:take())
+    self:let_go(l)
+  end)
+  return true
+end
+
 -- Work begins and ends: keep_alive (seconds or nil for the default) counts from the end.
 function Pool:hold(l) l.inflight = l.inflight + 1 end
 
@@ -265,6 +280,7 @@ function Pool:leave(l)
   l.poll:stop()
   l.poll:close()
   l.gone = true
+  self.ctx.adapters:leave(l)
   self:drop(l.model)
 end
 

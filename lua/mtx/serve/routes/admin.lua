@@ -72,6 +72,26 @@ local function unload(ctx)
   end
 end
 
+local function loras(ctx)
+  return function(x)
+    local out = list()
+    for i, e in ipairs(ctx.adapters.list) do out[i] = e.name end
+    x:send(200, wire.encode({ object = "list", loras = out }))
+  end
+end
+
+-- {name, path under the models folder, scale = 0}: a new adapter, or a new file for one.
+local function put_lora(ctx)
+  return function(x)
+    local body = answer.body(x)
+    local name, path = check.string(body, "name"), check.string(body, "path")
+    if not name or not name:find("^[%w][%w._%-]*$") or #name > 128 then check.fail(400, "name must be 1 to 128 letters, digits, '.', '_' or '-'", { param = "name" }) end
+    if not path or path == "" then check.fail(400, "path is required", { param = "path" }) end
+    local e = ctx.adapters:put(name, path, check.number(body, "scale", -1e6, 1e6) or 0.0)
+    x:send(200, wire.encode({ object = "lora", name = name, architecture = e.info.architecture, scale = e.scale, task_name = e.info.task_name, prompt_prefix = e.info.prompt_prefix }))
+  end
+end
+
 function M.add(ctx)
   local function route(method, path, handler) ctx.routes:add(method, path, { scope = "admin", dialect = "openai", handler = handler }) end
   route("GET", "/admin/models", models(ctx))
@@ -81,9 +101,12 @@ function M.add(ctx)
   route("GET", "/admin/health", function(x)
     x:send(200, wire.encode({ status = "ok", version = ctx.version, pool = { loaded = ctx.pool.n, loading = ctx.pool.n_loads, total = #ctx.catalog:list() } }))
   end)
-  route("GET", "/admin/loras", function(x) x:send(200, '{"object":"list","loras":[]}') end)
-  route("POST", "/admin/loras", function() check.fail(501, "LoRA adapters are not supported") end)
-  route("DELETE", "/admin/loras/:name", function() check.fail(404, "no such adapter") end)
+  route("GET", "/admin/loras", loras(ctx))
+  route("POST", "/admin/loras", put_lora(ctx))
+  route("DELETE", "/admin/loras/:name", function(x)
+    if not ctx.adapters:remove(x.params.name) then check.fail(404, "no adapter is called " .. x.params.name:sub(1, 100)) end
+    x:send(200, wire.encode({ name = x.params.name, deleted = true }))
+  end)
   route("POST", "/admin/reload", function(x)
     local done, message = ctx.reload()
     if not done then check.fail(400, message) end

@@ -22,7 +22,7 @@ local function completion(ctx, decode)
   end
 end
 
-local function plain(body) return { dialect = "llama", model = check.string(body, "model") or "" } end
+local function plain(body) return { dialect = "llama", model = check.string(body, "model") or "", lora = request.lora(body) } end
 
 local function tokenize(ctx, field)
   return function(x)
@@ -159,6 +159,26 @@ local function props(ctx)
   end
 end
 
+local function lora_list(ctx)
+  return function(x)
+    local out = list()
+    for i, e in ipairs(ctx.adapters.list) do
+      out[i] = { id = i - 1, name = e.name, path = e.path:match("[^/]+$"), scale = e.scale, task_name = e.info.task_name, prompt_prefix = e.info.prompt_prefix }
+    end
+    x:send(200, wire.encode(out))
+  end
+end
+
+-- [{id, scale}]: of requests that name none themselves; adapters not in the list are off.
+local function lora_scales(ctx)
+  return function(x)
+    local items, message = require("mtx.api.body").array(x.body or "")
+    if not items then fail(400, message) end
+    ctx.adapters:set_scales(request.lora({ lora = items }) or {})
+    x:send(200, '{"success":true}')
+  end
+end
+
 function M.add(ctx)
   local r = ctx.routes
   local function native(method, scope, handler, ...)
@@ -177,8 +197,8 @@ function M.add(ctx)
     answer.body(x)
     x:send(200, '{"success":true}')
   end, "/props")
-  native("GET", "infer", function(x) x:send(200, "[]") end, "/lora-adapters")
-  native("POST", "admin", function() fail(501, "LoRA adapters are not supported") end, "/lora-adapters")
+  native("GET", "infer", lora_list(ctx), "/lora-adapters")
+  native("POST", "admin", lora_scales(ctx), "/lora-adapters")
   r:add("POST", "/api/tokenize", { scope = "infer", dialect = "ollama", handler = tokenize(ctx, "tokens") })
   r:add("POST", "/api/detokenize", { scope = "infer", dialect = "ollama", handler = detokenize(ctx) })
 end

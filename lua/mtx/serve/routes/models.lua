@@ -2,6 +2,7 @@
 -- Model management in Ollama's dialect (tags, show, ps, copy, delete, create,
 -- blobs) and OpenAI's model list.
 local uv = require("luv")
+local adapters = require("mtx.serve.models.adapters")
 local answer = require("mtx.serve.answer")
 local capabilities = require("mtx.serve.models.capabilities")
 local check = require("mtx.api.check")
@@ -72,7 +73,9 @@ local function show(ctx)
     local meta, tensors = info.metadata, list()
     if verbose and not e.folder then meta, tensors = ctx.details(e.path) end
     local template = template_of(e, info)
-    local file = { from = e.parent or e.name, template = template, system = m.system, parameters = m.parameters, messages = m.messages, license = m.license }
+    local own = {}
+    for i, path in ipairs(m.adapters or {}) do own[i] = path:match("[^/]+$") end
+    local file = { from = e.parent or e.name, template = template, system = m.system, parameters = m.parameters, messages = m.messages, license = m.license, adapters = own }
     x:send(200, wire.encode({ license = m.license or (info.metadata and info.metadata["general.license"]) or "", modelfile = modelfile.write(file),
       parameters = modelfile.parameter_lines(m.parameters), template = check.string(body, "template") or template or "",
       system = check.string(body, "system") or m.system or "", details = M.details(e, info), messages = m.messages and list(m.messages) or nil,
@@ -146,6 +149,23 @@ local function file_from(ctx, files)
   return path
 end
 
+-- Adapters of a create request: blobs by digest, or what its Modelfile names (a digest, or a path under the models folder).
+local function adapters_from(ctx, blobs, named)
+  local wanted, out = {}, {}
+  for _, digest in pairs(blobs or {}) do wanted[#wanted + 1] = type(digest) == "string" and digest or check.fail(400, "adapters: a digest is sha256: and 64 hex digits") end
+  if not wanted[1] then wanted = named or {} end
+  for i, text in ipairs(wanted) do
+    text = text:gsub("^@", "")
+    local blob = text:find("^sha256[:%-]") and blob_path(ctx, digest_of(text))
+    if blob and not uv.fs_stat(blob) then check.fail(400, "adapters: blob " .. text .. " is not here; send it to /api/blobs first") end
+    out[i] = blob or ctx.adapters:inside(text)
+    local info, message = adapters.describe(out[i])
+    if not info then check.fail(400, "adapters: " .. tostring(message):gsub("/%S*/", "")) end
+  end
+  table.sort(out)
+  return out[1] and out or nil
+end
+
 local function parameters_of(body)
   local p, out = check.object(body, "parameters"), {}
   for k, v in pairs(p or {}) do
@@ -175,7 +195,7 @@ local function create(ctx)
     if check.string(body, "quantize") and body.quantize ~= "" then
       check.fail(400, "create does not quantize; run `mtx quantize` on the file first")
     end
-    if check.object(body, "adapters") and next(body.adapters) then check.fail(400, "adapters are not supported by create") end
+    m.adapters = adapters_from(ctx, check.object(body, "adapters"), m.adapters)
     if not m.from:find("^" .. ctx.catalog:blob_dir():gsub("%p", "%%%0")) then
       local base = find(ctx, m.from)
       m.from = base.path and not base.manifest and base.path or base.name
