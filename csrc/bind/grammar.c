@@ -25,7 +25,26 @@ static handle *push_handle(lua_State *L) {
   return h;
 }
 
-// gbnf(text [, {rule = JSON Schema text}]) -> grammar
+// What a rule of gbnf's table is: the text of a JSON Schema, or {schema = it, stop = text} for its
+// strings as plain text. The table keeps the strings alive.
+static void schema_rule(lua_State *L, mtx_schema_rule *r) {
+  luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && (lua_type(L, -1) == LUA_TSTRING || lua_istable(L, -1)), 2, "a table of rule = schema text is needed");
+  *r = (mtx_schema_rule){.as_text = lua_istable(L, -1)};
+  r->name = lua_tolstring(L, -2, &r->name_len);
+  if (!r->as_text) {
+    r->text = lua_tolstring(L, -1, &r->len);
+    return;
+  }
+  luaL_argcheck(L, lua_getfield(L, -1, "schema") == LUA_TSTRING, 2, "{schema = text, stop = text} is needed");
+  r->text = lua_tolstring(L, -1, &r->len);
+  lua_pop(L, 1);
+  const int type = lua_getfield(L, -1, "stop");
+  luaL_argcheck(L, type == LUA_TSTRING || type == LUA_TNIL, 2, "stop must be a string");
+  if (type == LUA_TSTRING) r->stop = lua_tolstring(L, -1, &r->stop_len);
+  lua_pop(L, 1);
+}
+
+// gbnf(text [, {rule = JSON Schema text, or {schema = it, stop = text}}]) -> grammar
 static int l_grammar_gbnf(lua_State *L) {
   size_t n, n_schemas = 0;
   const char *text = luaL_checklstring(L, 1, &n);
@@ -35,11 +54,7 @@ static int l_grammar_gbnf(lua_State *L) {
     for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1)) n_schemas++;
     rules = mtx_scratch(L, n_schemas * sizeof *rules);
     mtx_schema_rule *r = rules;
-    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1), r++) {
-      luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TSTRING, 2, "a table of rule = schema text is needed");
-      r->name = lua_tolstring(L, -2, &r->name_len);  // the table keeps both alive
-      r->text = lua_tolstring(L, -1, &r->len);
-    }
+    for (lua_pushnil(L); lua_next(L, 2); lua_pop(L, 1), r++) schema_rule(L, r);
   }
   handle *h = push_handle(L);
   mtx_err err;

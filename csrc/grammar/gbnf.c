@@ -375,7 +375,7 @@ static mtx_code compile_mixed(mtx_gb *b, const char *text, size_t len, const mtx
     if (b->rules[r].defined)
       mtx_gb_fail(b, MTX_EINVAL, 0, "rule %.*s is a schema and is also defined", (int)schemas[i].name_len, schemas[i].name);
     else
-      code = mtx_schema_define(b, r, schemas[i].text, schemas[i].len, opts, err);
+      code = mtx_schema_define(b, r, schemas + i, opts, err);
   }
   free(p.table);
   free(p.stack);

@@ -180,6 +180,7 @@ static void note_excluded(mtx_sc *s, uint32_t value, void *kinds) { *(uint32_t *
 static mtx_gx by_type(mtx_sc *s, const sc_conj *c, uint32_t types) {
   mtx_gx x[8];
   uint32_t n = 0;
+  if (s->as_text) types &= SC_STR;
   if (types & SC_OBJ) x[n++] = sc_object(s, c);
   if (types & SC_ARR) x[n++] = sc_array(s, c);
   if (types & SC_STR) x[n++] = sc_string(s, c);
@@ -277,13 +278,14 @@ static void shared_blanks(mtx_sc *s) {
   s->colon = mtx_gx_cat(b, (mtx_gx[]){s->blank, mtx_gx_lit(b, ":", 1), s->space}, 3);
 }
 
-mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const char *text, size_t len, const mtx_schema_opts *opts, mtx_err *err) {
-  if (len > MTX_GRAMMAR_MAX_TEXT_BYTES)
+mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const mtx_schema_rule *schema, const mtx_schema_opts *opts, mtx_err *err) {
+  if (schema->len > MTX_GRAMMAR_MAX_TEXT_BYTES)
     return mtx_fail(err, MTX_ELIMIT, "the schema has more than %u bytes", MTX_GRAMMAR_MAX_TEXT_BYTES);
   mtx_json j;
-  mtx_code code = mtx_json_parse(text, len, &j, err);
+  mtx_code code = mtx_json_parse(schema->text, schema->len, &j, err);
   if (code) return code;
-  mtx_sc s = {.b = b, .j = &j};
+  mtx_sc s = {.b = b, .j = &j, .as_text = schema->as_text};
+  if (s.as_text && schema->stop_len) s.texts = sc_texts_without(&s, schema->stop, schema->stop_len);
   if (opts) s.opts = *opts;
   uint32_t version = j.nodes[0].kind == MTX_JSON_OBJECT ? mtx_json_get(&j, 0, "$schema") : MTX_JSON_NONE;
   if (version != MTX_JSON_NONE && j.nodes[version].kind == MTX_JSON_STRING)
@@ -298,6 +300,7 @@ mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const char *text, size_t le
   free(s.memos);
   free(s.hash);
   free(s.lengths);
+  mtx_cdfa_free(s.texts);
   return MTX_OK;
 }
 
@@ -310,7 +313,7 @@ mtx_code mtx_grammar_compile_json_schema(const char *text, size_t len, const mtx
   mtx_code code;
   do {
     uint32_t root = mtx_gb_rule(&b, "root", 4);
-    code = mtx_schema_define(&b, root, text, len, opts, err);
+    code = mtx_schema_define(&b, root, &(mtx_schema_rule){.text = text, .len = len}, opts, err);
     if (!code) code = mtx_gb_finish(&b, root, out, err);
   } while (code && mtx_gb_again(&b));
   mtx_gb_fini(&b);

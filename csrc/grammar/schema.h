@@ -73,6 +73,8 @@ typedef struct mtx_sc {
   mtx_json *j;
   mtx_schema_opts opts;
   bool draft7;  // neighbours of $ref are ignored, items may be a list
+  bool as_text; // strings only, as they are
+  mtx_cdfa *texts;  // as_text: those that may be written; NULL: all
   MTX_VEC(uint32_t, parts);
   MTX_VEC(sc_memo, memos);
   uint32_t *hash, n_hash;   // memo number + 1
@@ -160,7 +162,9 @@ mtx_gx sc_host_format(mtx_sc *s, const sc_format *f);
 mtx_gx sc_free_string(mtx_sc *s);
 mtx_gx sc_free_number(mtx_sc *s, bool integer);
 mtx_gx sc_any(mtx_sc *s);  // any JSON value
-// The value of a JSON node, written out.
+// as_text: texts that do not hold `stop`, NULL with a failure recorded.
+mtx_cdfa *sc_texts_without(mtx_sc *s, const char *stop, size_t n);
+// The value of a JSON node, written out; as_text: MTX_GX_NEVER if it is no text that may be written.
 mtx_gx sc_literal(mtx_sc *s, uint32_t value);
 mtx_gx sc_string_literal(mtx_sc *s, const char *p, size_t n);
 // Texts the string keywords of c allow (lengths included), NULL if all;
@@ -176,6 +180,6 @@ bool sc_holds(mtx_sc *s, uint32_t value, uint32_t schema, int depth);
 bool sc_disjoint(mtx_sc *s, uint32_t x, uint32_t y, int depth);
 
 // Defines rule as what the schema allows. A failure of reading the text is returned; one of building stays in b.
-mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const char *text, size_t len, const mtx_schema_opts *opts, mtx_err *err);
+mtx_code mtx_schema_define(mtx_gb *b, uint32_t rule, const mtx_schema_rule *schema, const mtx_schema_opts *opts, mtx_err *err);
 
 #endif

@@ -84,6 +84,10 @@ static mtx_gx object_in_any_order(mtx_sc *s, uint32_t value) {
 mtx_gx sc_literal(mtx_sc *s, uint32_t value) {
   const mtx_jnode *n = sc_node(s, value);
   mtx_gb *b = s->b;
+  if (s->as_text) {
+    const bool writable = n->kind == MTX_JSON_STRING && (!s->texts || mtx_cdfa_match(s->texts, sc_text(s, value), n->n_text));
+    return writable ? mtx_gx_lit(b, sc_text(s, value), n->n_text) : MTX_GX_NEVER;
+  }
   switch (n->kind) {
     case MTX_JSON_NULL: return mtx_gx_lit(b, "null", 4);
     case MTX_JSON_TRUE: return mtx_gx_lit(b, "true", 4);
@@ -105,6 +109,7 @@ mtx_gx sc_literal(mtx_sc *s, uint32_t value) {
 }
 
 mtx_gx sc_any(mtx_sc *s) {
+  if (s->as_text) return sc_free_string(s);
   if (s->any) return s->any;
   mtx_gb *b = s->b;
   uint32_t any = mtx_gb_rule(b, "any", 3), object = mtx_gb_rule(b, "object", 6), array = mtx_gb_rule(b, "array", 5);

@@ -4,11 +4,14 @@
 // A free string may use every escape of JSON. A string that must meet a
 // pattern, a format or an enum is written one way only (see nfa.c), so that
 // comparing texts stays exact.
+#include <stdio.h>
 #include <string.h>
 
 #include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "grammar/text.h"
+
+#define MAX_STOP_BYTES 200
 
 // ---- strings without content rules ----------------------------------------------------------
 
@@ -19,8 +22,10 @@ static mtx_gx hex_class(mtx_gb *b, const char *pairs) {
   return mtx_gx_class(b, r, n, false);
 }
 
-// One character of a JSON string; a pair of surrogate escapes is one.
-static mtx_gx any_char(mtx_gb *b) {
+// One character of a string; in JSON a pair of surrogate escapes is one.
+static mtx_gx any_char(const mtx_sc *s) {
+  mtx_gb *b = s->b;
+  if (s->as_text) return mtx_gx_class(b, NULL, 0, true);
   const mtx_cprange not_plain[] = {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
   const mtx_cprange shorts[] = {{'"', '"'}, {'/', '/'}, {'\\', '\\'}, {'b', 'b'}, {'f', 'f'},
                                 {'n', 'n'}, {'r', 'r'}, {'t', 't'}};
@@ -34,6 +39,7 @@ static mtx_gx any_char(mtx_gb *b) {
 }
 
 static mtx_gx quoted(mtx_sc *s, mtx_gx x) {
+  if (s->as_text) return x;
   mtx_gx q = mtx_gx_lit(s->b, "\"", 1);
   return mtx_gx_cat(s->b, (mtx_gx[]){q, x, q}, 3);
 }
@@ -42,10 +48,21 @@ mtx_gx sc_quoted_leaf(mtx_sc *s, mtx_gx x) {
   return quoted(s, mtx_gx_ref(s->b, mtx_gb_rule_of(s->b, x, "text")));
 }
 
+static mtx_gx text_of(mtx_sc *s, mtx_cdfa *d) { return mtx_gx_dfa(s->b, d, !s->as_text); }
+
+// as_text: the texts that may be written.
+static mtx_cdfa *texts_copy(const mtx_sc *s) {
+  mtx_cdfa *any = mtx_cdfa_any(), *d = any ? mtx_cdfa_and(any, s->texts) : NULL;
+  mtx_cdfa_free(any);
+  return d;
+}
+
 mtx_gx sc_free_string(mtx_sc *s) {
-  if (!s->string) {
+  if (!s->string && s->texts) {
+    s->string = sc_quoted_leaf(s, text_of(s, texts_copy(s)));
+  } else if (!s->string) {
     uint32_t r = mtx_gb_rule(s->b, "string", 6);
-    mtx_gb_define(s->b, r, quoted(s, mtx_gx_rep(s->b, any_char(s->b), 0, MTX_REP_INF)));
+    mtx_gb_define(s->b, r, quoted(s, mtx_gx_rep(s->b, any_char(s), 0, MTX_REP_INF)));
     s->string = mtx_gx_ref(s->b, r);
   }
   return s->string;
@@ -56,7 +73,7 @@ static mtx_gx counted_string(mtx_sc *s, uint32_t min, uint32_t max) {
   if (min == 0 && max == UINT32_MAX) return sc_free_string(s);
   for (uint32_t i = 0; i < s->n_lengths; i++)
     if (s->lengths[i].min == min && s->lengths[i].max == max) return s->lengths[i].x;
-  if (!s->char_rule) s->char_rule = 1 + mtx_gb_rule_of(s->b, any_char(s->b), "character");
+  if (!s->char_rule) s->char_rule = 1 + mtx_gb_rule_of(s->b, any_char(s), "character");
   mtx_gx x = quoted(s, mtx_gx_loop(s->b, s->char_rule - 1, min, max));
   if (MTX_VEC_GROW(s, lengths, 1, 100000u)) s->lengths[s->n_lengths++] = (sc_length){min, max, x};
   return x;
@@ -119,7 +136,7 @@ static void gather_negated(mtx_sc *s, uint32_t part, string_rules *r) {
 }
 
 static void gather_string(mtx_sc *s, const sc_conj *c, string_rules *r) {
-  r->min = r->n = 0;
+  r->min = r->n = r->re[0].node = 0;
   r->max = UINT32_MAX;
   r->format = NULL;
   for (uint32_t i = 0; i < c->n; i++) {
@@ -251,9 +268,9 @@ static mtx_gx class_times(mtx_sc *s, const mtx_cdfa *d, const cd_state *st, uint
   if (ok) ok = mtx_cdfa_state(one, true) != UINT32_MAX;
   if (!ok) {
     mtx_cdfa_free(one);
-    return mtx_gx_dfa(s->b, NULL, true);
+    return text_of(s, NULL);
   }
-  mtx_gx x = mtx_gx_dfa(s->b, one, true);
+  mtx_gx x = text_of(s, one);
   if (max == UINT32_MAX && min <= 1) return sc_quoted_leaf(s, mtx_gx_rep(s->b, x, min, max));
   return quoted(s, mtx_gx_loop(s->b, mtx_gb_rule_of(s->b, x, "character"), min, max));
 }
@@ -276,33 +293,52 @@ static mtx_gx patterned_string(mtx_sc *s, mtx_cdfa *d, const string_rules *r) {
     return x;
   }
   length_range(d, &shortest, &longest);
-  if (shortest >= r->min && longest <= r->max) return sc_quoted_leaf(s, mtx_gx_dfa(s->b, d, true));
+  if (shortest >= r->min && longest <= r->max) return sc_quoted_leaf(s, text_of(s, d));
   if (shortest > r->max) {
     mtx_cdfa_free(d);
     return MTX_GX_NEVER;
   }
   uint32_t last = r->max == UINT32_MAX ? r->min : r->max;
   if ((uint64_t)d->n_states * last > FEW_STATES && mtx_cdfa_is_countable(d, r->min))
-    return quoted(s, mtx_gx_count(s->b, d, true, r->min, r->max));
+    return quoted(s, mtx_gx_count(s->b, d, !s->as_text, r->min, r->max));
   mtx_cdfa *len = last <= MAX_LENGTH_STATES ? mtx_cdfa_length(r->min, r->max) : NULL, *both = NULL;
   if (len && (uint64_t)d->n_states * last <= MAX_LENGTH_STATES) both = mtx_cdfa_and(d, len);
   mtx_cdfa_free(len);
   if (!both) {
     sc_unenforced(s, r->re[0].node, "minLength/maxLength", "too many states together with this pattern");
-    return sc_quoted_leaf(s, mtx_gx_dfa(s->b, d, true));
+    return sc_quoted_leaf(s, text_of(s, d));
   }
   mtx_cdfa_free(d);
   if (mtx_cdfa_is_empty(both)) {
     mtx_cdfa_free(both);
     return MTX_GX_NEVER;
   }
-  return sc_quoted_leaf(s, mtx_gx_dfa(s->b, both, true));
+  return sc_quoted_leaf(s, text_of(s, both));
 }
 
 static bool has_large_count(const mtx_regex *re) {
   for (uint32_t i = 0; i < re->n_nodes; i++)
     if (re->nodes[i].kind == RE_REP && (re->nodes[i].max == MTX_REP_INF ? re->nodes[i].min : re->nodes[i].max) > 8) return true;
   return false;
+}
+
+// Do all characters of the pattern leave the automaton of the texts where it is, as those do that its stop
+// does not begin with? Then no text of the pattern holds the stop.
+static bool writes_only(const mtx_regex *re, const mtx_cdfa *texts) {
+  for (uint32_t i = 0; i < re->n_nodes; i++) {
+    const re_node *n = re->nodes + i;
+    for (uint32_t k = 0; n->kind == RE_CLASS && k < n->n; k++) {
+      const mtx_cprange *r = re->ranges + n->a + k;
+      uint32_t at = r->lo;
+      for (uint32_t e = 0; e < texts->states[0].n_edges; e++) {
+        const cd_edge *x = texts->edges + texts->states[0].edge + e;
+        if (x->to == 0 && x->lo <= at && x->hi >= at) at = x->hi + 1;
+        if (at == 0xd800) at = 0xe000;
+      }
+      if (at <= r->hi) return false;
+    }
+  }
+  return true;
 }
 
 // The bound that a format's pattern does not count.
@@ -314,19 +350,25 @@ mtx_gx sc_string(mtx_sc *s, const sc_conj *c) {
   string_rules r;
   gather_string(s, c, &r);
   if (s->b->code) return MTX_GX_NEVER;
-  if (r.n == 0) return counted_string(s, r.min, r.max);
+  if (r.n == 0 && !(s->texts && (r.min || r.max != UINT32_MAX))) return counted_string(s, r.min, r.max);
   if (r.n == 1 && !r.re[0].negated && r.min == 0 && r.max == UINT32_MAX) {
     if (r.format && r.format->max) return quoted(s, sc_host_format(s, r.format));
     mtx_regex re;
     mtx_gx x;
     if (!parse_pattern(s, r.re[0].node, r.re[0].text, r.re[0].len, &re)) return MTX_GX_NEVER;
-    bool loops = has_large_count(&re) && mtx_regex_gx(s->b, &re, true, &x);
+    bool loops = has_large_count(&re) && (!s->texts || writes_only(&re, s->texts)) && mtx_regex_gx(s->b, &re, !s->as_text, &x);
     mtx_regex_fini(&re);
     if (loops) return quoted(s, x);
   }
   bound_format(&r);
   bool ok;
   mtx_cdfa *d = content_cdfa(s, &r, &ok);
+  if (ok && s->texts) {
+    mtx_cdfa *both = d ? mtx_cdfa_and(d, s->texts) : texts_copy(s);
+    mtx_cdfa_free(d);
+    d = both;
+    ok = d != NULL;
+  }
   if (!ok) {
     if (!s->b->code) sc_fail(s, MTX_ELIMIT, r.re[0].node, "this pattern needs too many states; anchor it with ^ and $ or use smaller counts");
     return MTX_GX_NEVER;
@@ -362,4 +404,28 @@ bool sc_holds_text(mtx_sc *s, uint32_t part, const char *text, size_t n) {
   const bool holds = !d || mtx_cdfa_match(d, text, n);
   mtx_cdfa_free(d);
   return holds;
+}
+
+mtx_cdfa *sc_texts_without(mtx_sc *s, const char *stop, size_t n) {
+  char pattern[4 * MAX_STOP_BYTES + 1];
+  size_t k = 0;
+  for (size_t i = 0; i < n && n <= MAX_STOP_BYTES; i++) {
+    if ((uint8_t)stop[i] < 0x80)
+      k += (size_t)snprintf(pattern + k, sizeof pattern - k, "\\x%02x", (uint8_t)stop[i]);
+    else
+      pattern[k++] = stop[i];
+  }
+  mtx_regex re;
+  mtx_err err = {0};
+  mtx_cdfa *any = NULL, *holds = NULL, *d = NULL;
+  if (k && !mtx_regex_parse(pattern, k, &re, &err)) {
+    holds = mtx_regex_cdfa(&re);
+    any = mtx_cdfa_any();
+    mtx_regex_fini(&re);
+  }
+  if (any && holds) d = mtx_cdfa_minus(any, holds);
+  mtx_cdfa_free(any);
+  mtx_cdfa_free(holds);
+  if (!d) sc_fail(s, MTX_EINVAL, 0, "what ends a text must be UTF-8 of at most %d bytes", MAX_STOP_BYTES);
+  return d;
 }

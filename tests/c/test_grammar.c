@@ -278,6 +278,21 @@ static void test_schema_masks(mtx_vocab_trie *t) {
   }
 }
 
+// Strings as plain text up to a tag.
+static void test_text_masks(mtx_vocab_trie *t) {
+  static const char *const schemas[] = {"{\"type\":\"string\",\"maxLength\":12}", "{\"minLength\":9}", "{\"pattern\":\"^a*[bc]\"}", "{\"type\":\"string\"}",
+                                        "{\"pattern\":\"b\",\"maxLength\":14}", "{\"not\":{\"enum\":[\"\",\"ab\",\"a\"]},\"maxLength\":3}"};
+  for (size_t i = 0; i < 2 * (sizeof schemas / sizeof *schemas); i++) {
+    const char *schema = schemas[i / 2], *root = i & 1 ? "root ::= (text \"aca\"){1,3}" : "root ::= \"a\" text \"\\\"\"";
+    const mtx_schema_rule rule = {"text", schema, 4, strlen(schema), true, "aca", i & 1 ? 3 : 0};
+    mtx_grammar *g = NULL;
+    mtx_err err;
+    CHECK(!mtx_grammar_compile_mixed(root, strlen(root), &rule, 1, NULL, &g, &err), "%s: %s", schema, err.msg);
+    if (g) walk(g, t, NULL, 6, 16, schema);
+    mtx_grammar_unref(g);
+  }
+}
+
 static bool has(const uint64_t *bits, uint32_t id) { return bits[id >> 6] >> (id & 63) & 1; }
 
 static void test_triggers(mtx_vocab_trie *t) {
@@ -506,6 +521,7 @@ int main(void) {
   test_masks(t);
   CHECK(!mtx_vocab_trie_warm(t, &(mtx_err){0}));
   test_schema_masks(t);
+  test_text_masks(t);
   test_triggers(t);
   test_token_names(t);
   test_depth_on_a_small_stack();

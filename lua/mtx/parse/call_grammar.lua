@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Tools and a format -> a GBNF text that allows exactly their calls, and the JSON Schemas it
--- names (core.grammar.gbnf). Strings in formats that write them as plain text are held to
--- their enum; their patterns and lengths cannot be.
+-- names (core.grammar.gbnf), strings that a format writes as plain text among them.
 local forms = require("mtx.parse.forms")
 local json = require("mtx.json")
 local parameters = require("mtx.parse.parameters")
@@ -159,16 +158,45 @@ local function alone(schema, root)
   return copy
 end
 
+local NOTES = { type = true, title = true, description = true, default = true, examples = true, example = true, deprecated = true }
+
+-- Does a string's schema ask for more than a string? parameters.kinds has looked at what it refers to.
+local function asks(schema)
+  for key in pairs(json.is_object(schema) and schema or {}) do
+    if not NOTES[key] then return true end
+  end
+  return false
+end
+
+-- Plain text as a string's schema wants it, without `stop`.
+function G:plain(schema, stop)
+  if not asks(schema) then return self:without({ stop }) end
+  local text = json.encode(alone(schema, self.root))
+  for token in pairs(self.control) do stop = stop and not stop:find(token, 1, true) and stop end -- no text holds a control token
+  local name = "\0" .. text .. "\0" .. (stop or "")
+  if not self.by_body[name] then
+    self.n = self.n + 1
+    self.by_body[name] = "p" .. self.n
+    self.schemas["p" .. self.n] = { schema = text, stop = stop }
+  end
+  return self.by_body[name]
+end
+
 -- A string between marks or up to one, held to its enum.
 function G:text(schema, stop, before, after)
   local list = enum_of(schema)
-  if self.form.cdata then return self:cdata(list) end
-  local free = list and "(" .. self:any(list) .. ")" or self:without({ stop })
+  if self.form.cdata then return self:cdata(list, schema) end
+  local free = list and "(" .. self:any(list) .. ")" or self:plain(schema, stop)
   return (before and self:literal(before) .. " " or "") .. free .. (after and " " .. self:literal(after) or "")
 end
 
 -- A string as XML holds it; list: those it may be, or nil.
-function G:cdata(list)
+function G:cdata(list, schema)
+  if not list and asks(schema) then
+    local bare = alone(schema, self.root)
+    bare.allOf = json.array{ json.object("allOf", bare.allOf), json.object("pattern", "^[^<&\n]*$") }
+    return "(" .. self:plain(bare) .. ' | "<![CDATA[" ' .. self:plain(schema, "]]>") .. ' "]]>")'
+  end
   if not list then return '([^<&\\n]* | "<![CDATA[" ' .. self:without({ "]]>" }) .. ' "]]>")' end
   local out = {}
   for i, v in ipairs(list) do out[i] = tostring(v):find("[<&\n]") and "<![CDATA[" .. v .. "]]>" or v end

@@ -70,7 +70,10 @@ local function compile(loaded, warn, kind, text, schemas)
     loaded.grammars = cache
   end
   local key = { kind, text }
-  for _, name in ipairs(schemas and sorted_keys(schemas) or {}) do key[#key + 1] = name .. schemas[name] end
+  for _, name in ipairs(schemas and sorted_keys(schemas) or {}) do
+    local s = schemas[name]
+    key[#key + 1] = name .. (type(s) == "table" and "\0" .. (s.stop or "") .. "\0" .. s.schema or s)
+  end
   key = table.concat(key, "\0")
   local g, message = cache.by_text[key], nil
   if g then return g end
