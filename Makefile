@@ -38,7 +38,7 @@ ISA_FLAGS_avx512 := -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512vl -mavx512
 ISA_FLAGS_amx    := $(ISA_FLAGS_avx512) -mavx512vnni -mamx-tile -mamx-int8
 ISA_FLAGS_neon   :=
 
-LAYERS    := base quant gguf tok grammar kv kern kern/scalar graph backend model sample engine
+LAYERS    := base quant gguf tok grammar st kv kern kern/scalar graph backend model sample engine
 CORE_SRC  := $(sort $(foreach l,$(LAYERS),$(wildcard csrc/$(l)/*.c)))
 ISA_SRC   := $(sort $(foreach i,$(ISA),$(wildcard csrc/kern/$(i)/*.c)))
 BIND_SRC  := $(sort $(wildcard csrc/bind/*.c))
@@ -100,7 +100,7 @@ golden: $(BUILD)/tests/c/expand_arch ## write the tiny test models to build/gold
 setup: ## install the Debian packages that building and running need
 	@sh scripts/setup.sh build
 
-models: all ## fetch the models of the tests into models/ (320 MB)
+models: all ## fetch the models of the tests into models/ (530 MB)
 	@BUILD=$(BUILD) sh scripts/fetch_models.sh smollm2 gemma3 minilm
 
 bench-models: models ## fetch the larger model of the benchmarks as well
@@ -156,7 +156,7 @@ neon-check: ## build the kernels for aarch64 and run their tests under qemu-user
 # The parsers are what is fuzzed: the kernels would take minutes to instrument.
 FUZZ_SECONDS ?= 60
 fuzz: ## fuzz every parser for FUZZ_SECONDS each (needs clang)
-	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz LAYERS="base quant gguf tok grammar kv" ISA= OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
+	$(MAKE) fuzz-bins CC=clang BUILD=build/fuzz LAYERS="base quant gguf tok grammar st kv" ISA= OPT="-O1 -g1" SAN="-fsanitize=fuzzer-no-link $(SANITIZE)"
 	@BUILD=build/fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) sh tests/fuzz/run.sh
 
 fuzz-bins: $(FUZZ_BIN)

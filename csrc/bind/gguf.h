@@ -10,6 +10,14 @@
 // The handle at stack index `idx`; raises when it is none or closed. Borrowed:
 // a userdata that keeps pointers into it pins it by a user value.
 mtx_gguf *mtx_bind_check_gguf(lua_State *L, int idx);
+// The same when the value is such a handle; NULL for anything else.
+mtx_gguf *mtx_bind_test_gguf(lua_State *L, int idx);
+// Pushes an empty handle; what the caller stores through the result is the handle's own.
+mtx_gguf **mtx_bind_push_gguf(lua_State *L);
+// Pushes a handle to a file that the value at `owner` owns and closes; the handle is to be closed before.
+void mtx_bind_lend_gguf(lua_State *L, mtx_gguf *g, int owner);
+// Closes the handle at `idx` without closing the file, which is the caller's now.
+mtx_gguf *mtx_bind_take_gguf(lua_State *L, int idx);
 
 // gguf.write, in gguf_write.c.
 int mtx_bind_gguf_write(lua_State *L);

@@ -8,6 +8,7 @@
 #include "base/sysinfo.h"
 #include "bind/adapter.h"
 #include "bind/core.h"
+#include "bind/gguf.h"
 #include "bind/options.h"
 #include "bind/task.h"
 #include "bind/tok.h"
@@ -61,9 +62,10 @@ static int function_field(lua_State *L, int idx, const char *name) {
   return 0;
 }
 
-// open(path [, {threads, no_memory_check, progress = f(done, total), warn = f(line)}]) -> model
+// open(path or mtx.gguf (which moves into the model) [, {threads, no_memory_check, progress = f(done, total), warn = f(line)}]) -> model
 static int l_model_open(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
+  bool opened = mtx_bind_test_gguf(L, 1);
+  const char *path = opened ? NULL : luaL_checkstring(L, 1);
   lua_settop(L, 2);
   if (lua_isnil(L, 2)) {
     lua_newtable(L);
@@ -75,14 +77,17 @@ static int l_model_open(lua_State *L) {
                       .progress = c.progress ? on_progress : NULL, .warn = c.warn ? on_warn : NULL, .user = &c};
   mtx_bind_model *h = mtx_bind_push_model(L);
   mtx_err err;
-  if (mtx_bind_model_load(h, path, &o, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  mtx_gguf *file;
+  if (!opened && mtx_gguf_open(&file, path, 0, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  if (opened) file = mtx_bind_take_gguf(L, 1);
+  if (mtx_bind_model_load(h, file, &o, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   mtx_bind_model_ready(L);
   return 1;
 }
 
 // Runs on any thread. Without a vocabulary mtx can read, ids still work; toy models have none.
-mtx_code mtx_bind_model_load(mtx_bind_model *h, const char *path, const mtx_model_opts *o, mtx_err *err) {
-  mtx_code code = mtx_model_open(&h->model, path, o, err);
+mtx_code mtx_bind_model_load(mtx_bind_model *h, mtx_gguf *file, const mtx_model_opts *o, mtx_err *err) {
+  mtx_code code = mtx_model_open_file(&h->model, file, o, err);
   if (code) return code;
   code = mtx_tok_open(&h->tok, mtx_model_gguf(h->model), err);
   if (code == MTX_OK) return code;
@@ -99,7 +104,7 @@ mtx_code mtx_bind_model_load(mtx_bind_model *h, const char *path, const mtx_mode
 }
 
 mtx_bind_model *mtx_bind_push_model(lua_State *L) {
-  mtx_bind_model *h = lua_newuserdatauv(L, sizeof *h, 1);
+  mtx_bind_model *h = lua_newuserdatauv(L, sizeof *h, 2);  // handles of its tokenizer, its file
   *h = (mtx_bind_model){0};
   luaL_setmetatable(L, TYPE);
   return h;
@@ -107,23 +112,30 @@ mtx_bind_model *mtx_bind_push_model(lua_State *L) {
 
 void mtx_bind_model_ready(lua_State *L) {
   mtx_bind_model *h = lua_touserdata(L, -1);
+  mtx_bind_lend_gguf(L, (mtx_gguf *)mtx_model_gguf(h->model), -1);
+  lua_setiuservalue(L, -2, 2);
   if (!h->tok) return;
   mtx_bind_push_tok(L, h->tok, -1);
   lua_setiuservalue(L, -2, 1);
+}
+
+// What a handle at user value i borrows is about to be closed.
+static void close_lent(lua_State *L, int idx, int i) {
+  if (lua_getiuservalue(L, idx, i) == LUA_TUSERDATA) {
+    lua_getfield(L, -1, "close");
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 0);
+    lua_pushnil(L);
+    lua_setiuservalue(L, idx, i);
+  }
+  lua_pop(L, 1);
 }
 
 mtx_bind_model mtx_bind_take_model(lua_State *L, int idx) {
   mtx_bind_model *h = luaL_checkudata(L, idx, TYPE);
   idx = lua_absindex(L, idx);
   if (h->n_users > 0) luaL_error(L, "close the model's engines and take its tasks first");
-  if (lua_getiuservalue(L, idx, 1) == LUA_TUSERDATA) {  // its handle must not outlive the tokenizer
-    lua_getfield(L, -1, "close");
-    lua_pushvalue(L, -2);
-    lua_call(L, 1, 0);
-    lua_pushnil(L);
-    lua_setiuservalue(L, idx, 1);
-  }
-  lua_pop(L, 1);
+  for (int i = 1; i <= 2; i++) close_lent(L, idx, i);
   mtx_bind_model gone = *h;
   *h = (mtx_bind_model){0};
   return gone;
@@ -160,6 +172,13 @@ static int l_model_tostring(lua_State *L) {
 static int l_model_tokenizer(lua_State *L) {
   mtx_bind_check_model(L, 1);
   lua_getiuservalue(L, 1, 1);
+  return 1;
+}
+
+// file() -> mtx.gguf of its metadata and tensors, open as long as the model.
+static int l_model_file(lua_State *L) {
+  mtx_bind_check_model(L, 1);
+  lua_getiuservalue(L, 1, 2);
   return 1;
 }
 
@@ -268,7 +287,7 @@ static int l_model_free_memory(lua_State *L) {
 
 int mtx_bind_model_open(lua_State *L) {
   static const luaL_Reg meta[] = {{"__gc", l_model_gc}, {"__close", l_model_close}, {"__tostring", l_model_tostring}, {NULL, NULL}};
-  static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"adapter", mtx_bind_model_adapter}, {"start_adapter", mtx_bind_model_start_adapter}, {"lora", mtx_bind_model_lora}, {"close", l_model_close}, {NULL, NULL}};
+  static const luaL_Reg methods[] = {{"info", l_model_info}, {"tokenizer", l_model_tokenizer}, {"adapter", mtx_bind_model_adapter}, {"start_adapter", mtx_bind_model_start_adapter}, {"lora", mtx_bind_model_lora}, {"file", l_model_file}, {"close", l_model_close}, {NULL, NULL}};
   static const luaL_Reg functions[] = {{"open", l_model_open},
                                        {"start", mtx_bind_task_load},
                                        {"drop", mtx_bind_task_drop},

@@ -18,9 +18,9 @@ typedef struct mtx_bind_model {
 
 // The open model at stack index idx; raises when it is none or closed.
 mtx_bind_model *mtx_bind_check_model(lua_State *L, int idx);
-// Opens the file and its vocabulary into an empty handle; on any thread. A file
-// without a vocabulary mtx can read gives a warning and leaves tok NULL.
-mtx_code mtx_bind_model_load(mtx_bind_model *h, const char *path, const mtx_model_opts *o, mtx_err *err);
+// Makes a model and its vocabulary of the opened file, which it owns from then on, also when it fails; into an
+// empty handle, on any thread. A file without a vocabulary mtx can read gives a warning and leaves tok NULL.
+mtx_code mtx_bind_model_load(mtx_bind_model *h, mtx_gguf *file, const mtx_model_opts *o, mtx_err *err);
 mtx_bind_model *mtx_bind_push_model(lua_State *L);  // an empty handle
 void mtx_bind_model_ready(lua_State *L);            // the handle on top of the stack has been filled
 // Empties the handle at idx and gives what it owned; raises while engines are open on it.

@@ -14,12 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bind/chunk.h"
 #include "bind/core.h"
 #include "bind/limit.h"
 #include "bind/tensor.h"
 
 // Bytes of a state; instructions and seconds of processor time to load it and for each token.
-enum { MAX_BYTES = 64 << 20, MAX_ARGS = 16, LOAD_INSTRUCTIONS = 5000000, TOKEN_INSTRUCTIONS = 5000000 };
+enum { MAX_BYTES = 64 << 20, LOAD_INSTRUCTIONS = 5000000, TOKEN_INSTRUCTIONS = 5000000 };
 static const double LOAD_SECONDS = 1, TOKEN_SECONDS = 0.25;
 
 typedef struct {
@@ -27,9 +28,7 @@ typedef struct {
   size_t used, cap;  // bytes
   mtx_limit limit;
   int64_t n_known;   // tokens in the history table
-  int n_args;
-  char *text[MAX_ARGS + 1];  // code, then args; n_args + 1 copies
-  size_t len[MAX_ARGS + 1];
+  mtx_chunk chunk;
 } script;
 
 static void *bounded(void *ud, void *p, size_t osize, size_t nsize) {
@@ -50,10 +49,10 @@ static int load_state(lua_State *L) {
   luaL_openlibs(L);
   mtx_bind_tensor(L);
   lua_settop(L, 0);
-  if (luaL_loadbufferx(L, s->text[0], s->len[0], "=sampler", "t") != LUA_OK) return lua_error(L);
+  mtx_chunk_push_code(L, &s->chunk, "=sampler");
   mtx_bind_pattern(L);
-  for (int i = 1; i <= s->n_args; i++) lua_pushlstring(L, s->text[i], s->len[i]);
-  lua_call(L, s->n_args + 1, 1);
+  mtx_chunk_push_args(L, &s->chunk);
+  lua_call(L, s->chunk.n_args + 1, 1);
   mtx_bind_push_tensor(L, 1, n_vocab);
   lua_newtable(L);
   return 3;
@@ -127,7 +126,7 @@ static void close_script(void *self) {
     mtx_limit_set(s->L, NULL);
     lua_close(s->L);
   }
-  for (int i = 0; i <= s->n_args; i++) free(s->text[i]);
+  mtx_chunk_fini(&s->chunk);
   free(s);
 }
 
@@ -138,18 +137,6 @@ static int l_hook_gc(lua_State *L) {
   *h = (mtx_token_hook){0};
   if (gone.close) gone.close(gone.self);
   return 0;
-}
-
-// The text on top of the stack, copied and popped.
-static void take_text(lua_State *L, script *s, int i) {
-  size_t len;
-  const char *p = lua_type(L, -1) == LUA_TSTRING ? lua_tolstring(L, -1, &len) : NULL;
-  if (!p) luaL_error(L, "option 'sampler_script' must be {code = text, args = {texts}}");
-  if (!(s->text[i] = malloc(len + 1))) luaL_error(L, "not enough memory");
-  memcpy(s->text[i], p, len);
-  s->len[i] = len;
-  s->n_args = i;
-  lua_pop(L, 1);
 }
 
 mtx_token_hook *mtx_bind_script_hook(lua_State *L, int idx) {
@@ -163,19 +150,10 @@ mtx_token_hook *mtx_bind_script_hook(lua_State *L, int idx) {
     return h;
   }
   luaL_checktype(L, -1, LUA_TTABLE);
-  int t = lua_gettop(L);
   script *s = calloc(1, sizeof *s);
   if (!s) luaL_error(L, "not enough memory");
   *h = (mtx_token_hook){pick, close_script, s};
-  lua_getfield(L, t, "code");
-  take_text(L, s, 0);
-  lua_getfield(L, t, "args");
-  lua_Integer n = lua_istable(L, -1) ? luaL_len(L, -1) : 0;
-  if (n > MAX_ARGS) luaL_error(L, "option 'sampler_script' has more than %d arguments", MAX_ARGS);
-  for (int i = 1; i <= n; i++) {
-    lua_rawgeti(L, t + 1, i);
-    take_text(L, s, i);
-  }
-  lua_settop(L, t - 1);
+  mtx_chunk_read(L, -1, "option 'sampler_script'", &s->chunk);
+  lua_pop(L, 1);
   return h;
 }

@@ -17,6 +17,7 @@
 #include "bind/engine.h"
 #include "bind/model.h"
 #include "bind/options.h"
+#include "bind/reader.h"
 
 #define TYPE "mtx.task"
 
@@ -32,7 +33,8 @@ typedef struct {
   const mtx_bind_work *work;    // other work, on self; *n_users counts it
   void *self;
   int *n_users;
-  char *path;                   // of a load; else NULL: model and engine are to be closed
+  char *path;                   // of a load; NULL: `reader`, or
+  mtx_chunk reader;             // without code: model and engine are to be closed
   mtx_model_opts opts;
   mtx_buf warnings;             // lines
   mtx_bind_model model;
@@ -40,6 +42,8 @@ typedef struct {
   mtx_code rc;
   mtx_err err;
 } task;
+
+static bool is_load(const task *t) { return t->path || t->reader.text[0]; }
 
 static void on_progress(void *user, uint64_t done, uint64_t total) {
   task *t = user;
@@ -59,8 +63,10 @@ static void *task_main(void *arg) {
   task *t = arg;
   if (t->work) {
     t->work->run(t->self);
-  } else if (t->path) {
-    t->rc = mtx_bind_model_load(&t->model, t->path, &t->opts, &t->err);
+  } else if (is_load(t)) {
+    mtx_gguf *file;
+    t->rc = t->path ? mtx_gguf_open(&file, t->path, 0, &t->err) : mtx_bind_reader_run(&t->reader, &t->stop, &file, &t->err);
+    if (!t->rc) t->rc = mtx_bind_model_load(&t->model, file, &t->opts, &t->err);
   } else {
     char line[1024];
     mtx_err err;
@@ -106,15 +112,17 @@ static int run(lua_State *L, task *t) {
   return mtx_bind_fail(L, &t->err);
 }
 
-// start(path [, {threads, no_memory_check}]) -> task whose take() gives the model.
+// start(path [, {threads, no_memory_check}]) -> task whose take() gives the model. Instead of a path: {code = text of a
+// chunk, args = {texts}} that gives an mtx.gguf in a Lua state of the task's own.
 int mtx_bind_task_load(lua_State *L) {
-  const char *path = luaL_checkstring(L, 1);
+  const char *path = lua_istable(L, 1) ? NULL : luaL_checkstring(L, 1);
   mtx_model_opts o = {.n_threads = (int)mtx_opt_integer(L, 2, "threads", 0), .no_memory_check = mtx_opt_bool(L, 2, "no_memory_check", false)};
   task *t = push_task(L);
   o.progress = on_progress, o.warn = on_warn, o.user = t, o.stop = &t->stop;
   t->opts = o;
-  t->path = strdup(path);
-  if (t->path) return run(L, t);
+  if (path) t->path = strdup(path);
+  else mtx_chunk_read(L, 1, "a model's reader", &t->reader);
+  if (is_load(t)) return run(L, t);
   mtx_fail(&t->err, MTX_ENOMEM, "no memory to load a model");
   return mtx_bind_fail(L, &t->err);
 }
@@ -201,7 +209,7 @@ static int l_task_take(lua_State *L) {
     t->taken = true;
     return t->work->push(L, t->self);
   }
-  if (!t->path) {
+  if (!is_load(t)) {
     t->taken = true;
     lua_pushboolean(L, 1);
     push_warnings(L, t);
@@ -226,6 +234,7 @@ static int l_task_gc(lua_State *L) {
   mtx_buf_fini(&t->warnings);
   free(t->path);
   t->path = NULL;
+  mtx_chunk_fini(&t->reader);
   return 0;
 }
 

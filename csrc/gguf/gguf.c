@@ -191,12 +191,12 @@ static mtx_code join(mtx_gguf *g, mtx_err *err) {
   return MTX_OK;
 }
 
-static mtx_gguf *handle_new(const char *path) {
+static mtx_gguf *handle_new(const char *path, int n_parts) {
   mtx_gguf *g = calloc(1, sizeof *g);
   if (!g) return NULL;
   g->path = strdup(path);
-  g->parts = calloc(1, sizeof *g->parts);
-  g->n_parts = 1;
+  g->parts = calloc((size_t)n_parts, sizeof *g->parts);
+  g->n_parts = n_parts;
   if (g->path && g->parts) return g;
   mtx_gguf_close(g);
   return NULL;
@@ -205,7 +205,7 @@ static mtx_gguf *handle_new(const char *path) {
 mtx_code mtx_gguf_open(mtx_gguf **out, const char *path, int flags, mtx_err *err) {
   *out = NULL;
   uint64_t no, count;
-  mtx_gguf *g = handle_new(path);
+  mtx_gguf *g = handle_new(path, 1);
   if (!g) return mtx_fail_at(err, MTX_ENOMEM, path, NULL, 0, "not enough memory to open the file");
   mtx_code code = part_open(&g->parts[0], path, flags, err);
   if (code == MTX_OK) code = part_split(&g->parts[0], &no, &count, err);
@@ -222,7 +222,7 @@ mtx_code mtx_gguf_open(mtx_gguf **out, const char *path, int flags, mtx_err *err
 mtx_code mtx_gguf_open_mem(mtx_gguf **out, const void *bytes, size_t n, int flags, mtx_err *err) {
   *out = NULL;
   uint64_t no, count;
-  mtx_gguf *g = handle_new("");
+  mtx_gguf *g = handle_new("", 1);
   if (g) g->parts[0].path = strdup("");
   mtx_code code = g && g->parts[0].path ? MTX_OK : mtx_fail(err, MTX_ENOMEM, "not enough memory to open the model");
   if (code == MTX_OK) {
@@ -242,17 +242,62 @@ mtx_code mtx_gguf_open_mem(mtx_gguf **out, const void *bytes, size_t n, int flag
   return MTX_OK;
 }
 
+static mtx_code assemble_parts(mtx_gguf *g, const mtx_gguf_made *m, mtx_err *err) {
+  mtx_gguf_part *p = &g->parts[0];
+  g->head = malloc(m->n_head);
+  p->path = strdup(m->path);
+  p->tensors = NULL;
+  if (!g->head || !p->path) return mtx_fail_at(err, MTX_ENOMEM, m->path, NULL, 0, "not enough memory for %zu bytes of metadata", m->n_head);
+  p->base = memcpy(g->head, m->head, m->n_head);
+  p->n_bytes = m->n_head;
+  mtx_code code = mtx_gguf_part_parse(p, 0, err);
+  if (code) return code;
+  for (int i = 0; i < m->n_files; i++) {
+    mtx_gguf_part *file = &g->parts[i + 1];
+    file->path = strdup(m->file_path[i]);
+    if (!file->path) return mtx_fail_at(err, MTX_ENOMEM, m->path, NULL, 0, "not enough memory to open the model");
+    if (!m->map[i]) continue;
+    file->base = mtx_map_data(m->map[i]);
+    file->n_bytes = mtx_map_bytes(m->map[i]);
+  }
+  free(p->tensors);
+  p->tensors = malloc((m->n_tensors + 1) * sizeof *p->tensors);
+  if (!p->tensors) return mtx_fail_at(err, MTX_ENOMEM, m->path, NULL, 0, "not enough memory for %llu tensors", (unsigned long long)m->n_tensors);
+  if (m->n_tensors) memcpy(p->tensors, m->tensors, m->n_tensors * sizeof *p->tensors);
+  p->n_tensors = m->n_tensors;
+  return join(g, err);
+}
+
+mtx_code mtx_gguf_assemble(mtx_gguf **out, const mtx_gguf_made *m, mtx_err *err) {
+  *out = NULL;
+  mtx_gguf *g = handle_new(m->path, m->n_files + 1);
+  if (!g) return mtx_fail_at(err, MTX_ENOMEM, m->path, NULL, 0, "not enough memory to open the model");
+  mtx_code code = assemble_parts(g, m, err);
+  if (code != MTX_OK) {
+    mtx_gguf_close(g);
+    return code;
+  }
+  for (uint64_t i = 0; i < g->n_tensors; i++) g->tensors[i].shard = m->tensors[i].shard;
+  for (int i = 0; i < m->n_files; i++) g->parts[i + 1].map = m->map[i];
+  g->owned = m->owned;
+  *out = g;
+  return MTX_OK;
+}
+
 void mtx_gguf_close(mtx_gguf *g) {
   if (!g) return;
   for (int i = 0; g->parts && i < g->n_parts; i++) mtx_gguf_part_fini(&g->parts[i]);
   free(g->parts);
   free(g->tensors);
   free(g->tensor_names);
+  free(g->head);
+  free(g->owned);
   free(g->path);
   free(g);
 }
 
 const char *mtx_gguf_path(const mtx_gguf *g) { return g->path; }
+bool mtx_gguf_is_made(const mtx_gguf *g) { return g->head != NULL; }
 uint64_t mtx_gguf_file_bytes(const mtx_gguf *g) { return g->n_bytes; }
 int mtx_gguf_version(const mtx_gguf *g) { return (int)g->parts[0].version; }
 uint32_t mtx_gguf_alignment(const mtx_gguf *g) { return g->parts[0].alignment; }
@@ -284,11 +329,33 @@ const mtx_gguf_tensor *mtx_gguf_tensor_find(const mtx_gguf *g, const char *name)
 }
 
 uint64_t mtx_gguf_tensor_offset(const mtx_gguf *g, const mtx_gguf_tensor *t) {
-  return t->data ? (uint64_t)((const uint8_t *)t->data - g->parts[t->shard].base) : 0;
+  const mtx_gguf_part *p = &g->parts[t->shard];
+  const uint8_t *data = t->scatter ? t->scatter->mat[0] : t->data;
+  return data && data >= p->base && data < p->base + p->n_bytes ? (uint64_t)(data - p->base) : 0;
 }
 
 void mtx_gguf_tensor_release(const mtx_gguf *g, const mtx_gguf_tensor *t) {
-  if (t->data && g->parts[t->shard].map) mtx_map_release(g->parts[t->shard].map, t->data, t->n_bytes);
+  uint64_t n_mats = t->scatter ? t->ne[2] * t->ne[3] : 1, n = t->n_bytes / n_mats;
+  for (uint64_t m = 0; m < n_mats; m++) {
+    const uint8_t *data = t->scatter ? t->scatter->mat[m] : t->data;
+    for (int i = t->scatter ? 0 : t->shard; data && i < g->n_parts; i++) {
+      const mtx_gguf_part *p = &g->parts[i];
+      bool inside = data >= p->base && data < p->base + p->n_bytes;
+      if (inside && p->map) mtx_map_release(p->map, data, n);
+      if (inside || !t->scatter) break;
+    }
+  }
+}
+
+void mtx_gguf_rows(const mtx_gguf_tensor *t, uint64_t m, uint64_t r0, uint64_t n, void *dst) {
+  uint64_t row = t->n_bytes / (t->ne[1] * t->ne[2] * t->ne[3]);
+  const uint8_t *from = t->scatter ? t->scatter->mat[m] : (const uint8_t *)t->data + m * t->ne[1] * row;
+  uint64_t head = t->scatter && t->scatter->n_half_heads ? t->ne[1] / t->scatter->n_half_heads : 0;
+  if (!head) {
+    memcpy(dst, from + r0 * row, n * row);
+    return;
+  }
+  for (uint64_t r = r0; r < r0 + n; r++) memcpy((uint8_t *)dst + (r - r0) * row, from + mtx_gguf_half_row(r, head) * row, row);
 }
 
 mtx_code mtx_gguf_checksum(const mtx_gguf *g, uint64_t *out, mtx_err *err) {

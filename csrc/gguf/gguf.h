@@ -41,10 +41,19 @@ typedef struct {
   uint32_t type;             // ggml tensor type id; known to mtx_qtype_get
   uint32_t n_dims;           // 1..4
   uint64_t ne[4];            // ne[0] is the contiguous one (row length); unused dims are 1
-  const void *data;          // mapped bytes; NULL in a vocabulary-only open
+  const void *data;          // mapped bytes; NULL in a vocabulary-only open, and with `scatter`
   uint64_t n_bytes;
   int shard;                 // index of the file that holds it
+  const struct mtx_gguf_scatter *scatter;  // NULL in files
 } mtx_gguf_tensor;
+
+// A tensor of another format whose bytes are not one run in GGUF's order.
+typedef struct mtx_gguf_scatter {
+  const uint8_t *const *mat;  // [ne[2] * ne[3]]: where each matrix of ne[1] rows lies
+  // Not 0: the rows are so many heads, each of them with the first floats of all rotary
+  // pairs before the second ones (Hugging Face), where GGUF has them by turns.
+  uint32_t n_half_heads;
+} mtx_gguf_scatter;
 
 enum {
   // Do not require tensor data to be present. Of a split model only the first
@@ -56,9 +65,24 @@ enum {
 mtx_code mtx_gguf_open(mtx_gguf **out, const char *path, int flags, mtx_err *err);
 // The same on bytes owned by the caller (tests, fuzzing); they must outlive the handle.
 mtx_code mtx_gguf_open_mem(mtx_gguf **out, const void *bytes, size_t n, int flags, mtx_err *err);
+// A model of another format behind the same face.
+typedef struct {
+  const char *path;         // the name it was opened by
+  const uint8_t *head;      // a GGUF file without tensors: its metadata
+  size_t n_head;
+  int n_files;
+  const char *const *file_path;
+  struct mtx_map *const *map;      // NULL where tensors lie in the caller's memory (tests)
+  const mtx_gguf_tensor *tensors;  // `shard` counts the files from 1
+  uint64_t n_tensors;
+  void *owned;              // malloc'ed memory that the tensors' names, data and scatters point into
+} mtx_gguf_made;
+// Copies what `made` lists; on success the handle owns its maps and `owned`, else the caller still does.
+mtx_code mtx_gguf_assemble(mtx_gguf **out, const mtx_gguf_made *made, mtx_err *err);
 void mtx_gguf_close(mtx_gguf *g);
 
 const char *mtx_gguf_path(const mtx_gguf *g);
+bool mtx_gguf_is_made(const mtx_gguf *g);         // by mtx_gguf_assemble
 uint64_t mtx_gguf_file_bytes(const mtx_gguf *g);  // all shards
 int mtx_gguf_version(const mtx_gguf *g);
 uint32_t mtx_gguf_alignment(const mtx_gguf *g);   // of tensor data, a multiple of 8
@@ -99,6 +123,12 @@ mtx_code mtx_gguf_get_str(const mtx_gguf *g, const char *key, bool required, mtx
 int64_t mtx_gguf_item_i64(const mtx_gguf_kv *kv, uint64_t i);
 double mtx_gguf_item_f64(const mtx_gguf_kv *kv, uint64_t i);
 mtx_str mtx_gguf_item_str(const mtx_gguf_kv *kv, uint64_t i);
+
+// Where row r of GGUF's order lies among rows of such heads, `head` rows each.
+static inline uint64_t mtx_gguf_half_row(uint64_t r, uint64_t head) { return r / head * head + r % head / 2 + r % 2 * (head / 2); }
+
+// Copies rows [r0, r0 + n) of matrix m (m < ne[2] * ne[3]) to dst, in GGUF's order.
+void mtx_gguf_rows(const mtx_gguf_tensor *t, uint64_t m, uint64_t r0, uint64_t n, void *dst);
 
 // Tells the kernel that the mapped pages of `t` are not needed any more (they stay readable).
 void mtx_gguf_tensor_release(const mtx_gguf *g, const mtx_gguf_tensor *t);

@@ -47,6 +47,8 @@ struct mtx_gguf {
   mtx_gguf_tensor *tensors; // [n_tensors] of all parts
   uint64_t n_tensors;
   mtx_gguf_name *tensor_names;
+  uint8_t *head;            // of an assembled model: parts[0]'s bytes, and what tensors point into
+  void *owned;
 };
 
 // Parses p->base[0 .. p->n_bytes); fills the rest of *p. The caller calls fini

@@ -22,7 +22,8 @@ typedef struct {
   char *name;  // owned
   uint32_t type, n_dims;
   uint64_t ne[4], n_bytes;
-  const void *data;
+  const void *data;              // NULL: the rows of `rows`
+  const mtx_gguf_tensor *rows;
 } tensor;
 
 struct mtx_gguf_writer {
@@ -202,11 +203,8 @@ static mtx_code shape_bytes(tensor *t, const uint64_t *ne, mtx_err *err) {
                             q->name, q->block);
 }
 
-mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne, const void *data,
-                      uint64_t n_bytes, mtx_err *err) {
+static mtx_code add(mtx_gguf_writer *w, mtx_str name, tensor t, const uint64_t *ne, uint64_t n_bytes, mtx_err *err) {
   mtx_code code = MTX_OK;
-  tensor t = {.type = type, .n_dims = n_dims, .data = data};
-  if (!data) return mtx_fail(err, MTX_EINVAL, "a tensor needs data");
   if (name.len == 0 || name.len > MTX_GGUF_MAX_NAME_BYTES || memchr(name.ptr, 0, name.len))
     return mtx_fail(err, MTX_EINVAL, "a tensor name has 1 to %d bytes, none of them zero", MTX_GGUF_MAX_NAME_BYTES);
   t.name = strndup(name.ptr, name.len);
@@ -225,7 +223,14 @@ mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t 
   return MTX_OK;
 }
 
+mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne, const void *data,
+                      uint64_t n_bytes, mtx_err *err) {
+  if (!data) return mtx_fail(err, MTX_EINVAL, "a tensor needs data");
+  return add(w, name, (tensor){.type = type, .n_dims = n_dims, .data = data}, ne, n_bytes, err);
+}
+
 mtx_code mtx_gguf_add_copy(mtx_gguf_writer *w, const mtx_gguf_tensor *t, mtx_err *err) {
+  if (t->scatter) return add(w, t->name, (tensor){.type = t->type, .n_dims = t->n_dims, .rows = t}, t->ne, t->n_bytes, err);
   if (!t->data) return mtx_fail(err, MTX_EINVAL, "a vocabulary-only file has no tensor data to copy");
   return mtx_gguf_add(w, t->name, t->type, t->n_dims, t->ne, t->data, t->n_bytes, err);
 }
@@ -276,11 +281,23 @@ static mtx_code write_directory(const mtx_gguf_writer *w, const sink *s, uint64_
   return code == MTX_OK ? put_padding(s, align, err) : code;
 }
 
+static mtx_code put_rows(const sink *s, const mtx_gguf_tensor *t, mtx_err *err) {
+  uint64_t n_rows = t->ne[1] * t->ne[2] * t->ne[3], row = t->n_bytes / n_rows;
+  uint8_t *bytes = malloc(row);
+  mtx_code code = bytes ? MTX_OK : mtx_fail_at(err, MTX_ENOMEM, s->path, NULL, 0, "not enough memory for a row of %llu bytes", (unsigned long long)row);
+  for (uint64_t i = 0; i < n_rows && code == MTX_OK; i++) {
+    mtx_gguf_rows(t, i / t->ne[1], i % t->ne[1], 1, bytes);
+    code = put_bytes(s, bytes, row, err);
+  }
+  free(bytes);
+  return code;
+}
+
 static mtx_code write_data(const mtx_gguf_writer *w, const sink *s, uint64_t align, mtx_err *err) {
   mtx_code code = MTX_OK;
   for (size_t i = 0; i < w->n_tensors && code == MTX_OK; i++) {
     const tensor *t = &w->tensors[i];
-    code = put_bytes(s, t->data, t->n_bytes, err);
+    code = t->rows ? put_rows(s, t->rows, err) : put_bytes(s, t->data, t->n_bytes, err);
     if (code == MTX_OK) code = put_padding(s, align, err);
   }
   return code;

@@ -145,6 +145,10 @@ static mtx_wid weight(mtx_graph *g, const char *full, unsigned use, uint64_t d0,
                (unsigned long long)d0, (unsigned long long)d1, (unsigned long long)d2);
     return 0;
   }
+  if (t->scatter && use != MTX_WEIGHT_MATRIX) {
+    mtx_g_fail(g, MTX_EFORMAT, full, "a tensor whose rows lie in another order can only be multiplied by");
+    return 0;
+  }
   mark_used(g, t);
   mtx_plan *p = g->plan;
   mtx_wid id = find_weight(p, t);

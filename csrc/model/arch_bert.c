@@ -11,6 +11,8 @@ static mtx_val norm(mtx_graph *g, mtx_hparams *h, int il, const char *name, mtx_
 
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   h->causal = h->has_logits = false;
+  // The original function is the exact one; llama.cpp, whose files say nothing of it, computes the tanh form.
+  mtx_unary f = mtx_h_bool(h, "mtx.gelu_erf", false) ? MTX_UNARY_GELU_ERF : MTX_UNARY_GELU;
   mtx_val x = mtx_block_embed(g, h, 1.0f);
   const mtx_gguf_tensor *types = mtx_gguf_tensor_find(h->file, "token_types.weight");
   if (types)  // all tokens are of the first type
@@ -23,7 +25,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
     p.causal = false;
     x = norm(g, h, il, "attn_output_norm", mtx_g_add(g, x, mtx_block_attn_out(g, h, il, mtx_g_attention(g, a.q, a.k, a.v, &p))));
     mtx_val up = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_up", h->n_ff[il], h->n_embd), x, mtx_g_bias(g, il, "ffn_up", h->n_ff[il]));
-    mtx_val down = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_down", h->n_embd, h->n_ff[il]), mtx_g_unary(g, MTX_UNARY_GELU, up),
+    mtx_val down = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_down", h->n_embd, h->n_ff[il]), mtx_g_unary(g, f, up),
                                 mtx_g_bias(g, il, "ffn_down", h->n_embd));
     x = norm(g, h, il, "layer_output_norm", mtx_g_add(g, x, down));
   }

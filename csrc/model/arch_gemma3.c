@@ -17,7 +17,8 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   l.qk_norm = MTX_QK_NORM_ROPE;
   l.act = MTX_UNARY_GELU;
   // llama.cpp takes the scale from the layer count: the 27B model (62 layers) divides by its hidden size per head.
-  l.attn.scale = h->n_layer == 62 ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f;
+  // Model folders say it (query_pre_attn_scalar).
+  l.attn.scale = mtx_h_f32(h, "attention.scale", h->n_layer == 62 ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f);
   float softcap = mtx_h_f32(h, "final_logit_softcapping", 0.0f);
 
   mtx_val x = mtx_block_embed(g, h, sqrtf((float)h->n_embd));

@@ -92,6 +92,13 @@ static void fill_info(mtx_model *m, const mtx_hparams *h) {
 
 mtx_code mtx_model_open(mtx_model **out, const char *path, const mtx_model_opts *opts, mtx_err *err) {
   *out = NULL;
+  mtx_gguf *file;
+  mtx_code code = mtx_gguf_open(&file, path, 0, err);
+  return code ? code : mtx_model_open_file(out, file, opts, err);
+}
+
+mtx_code mtx_model_open_file(mtx_model **out, mtx_gguf *file, const mtx_model_opts *opts, mtx_err *err) {
+  *out = NULL;
   mtx_err spare;
   if (!err) err = &spare;
   uint64_t bytes;
@@ -101,9 +108,11 @@ mtx_code mtx_model_open(mtx_model **out, const char *path, const mtx_model_opts 
   mtx_code code = MTX_ENOMEM;
   if (!m || !h) {
     mtx_fail(err, code, "not enough memory");
+    if (!m) mtx_gguf_close(file);
+    else m->file = file;
     goto fail;
   }
-  if ((code = mtx_gguf_open(&m->file, path, 0, err))) goto fail;
+  m->file = file;
   const mtx_arch *arch;
   if ((code = find_arch(m->file, &arch, err))) goto fail;
   if ((code = mtx_hparams_read(h, m->file, err))) goto fail;

@@ -30,6 +30,8 @@ typedef struct mtx_model_opts {
 } mtx_model_opts;
 
 mtx_code mtx_model_open(mtx_model **out, const char *path, const mtx_model_opts *opts, mtx_err *err);
+// The same on an opened file, which the model owns from then on, also when this fails.
+mtx_code mtx_model_open_file(mtx_model **out, mtx_gguf *file, const mtx_model_opts *opts, mtx_err *err);
 void mtx_model_close(mtx_model *m);
 
 typedef struct mtx_model_info {

@@ -85,17 +85,39 @@ static bool lay_out(mtx_plan *p, const mtx_packed *out, pieces *l) {
   return true;
 }
 
+// Packs groups [g0, g1) of one matrix. Rows that lie in another order are put right first, a piece at a time.
+static bool pack_piece(const piece *x) {
+  const mtx_weight *m = &x->w->mat[x->mat];
+  const mtx_gguf_tensor *t = x->w->tensor;
+  uint64_t mat_bytes = t->n_bytes / (uint64_t)x->w->n_mats, row_bytes = mat_bytes / (uint64_t)m->n_out;
+  if (!t->scatter || !t->scatter->n_half_heads) {
+    mtx_weight_pack(m, t->scatter ? t->scatter->mat[x->mat] : (const uint8_t *)t->data + (uint64_t)x->mat * mat_bytes, x->g0, x->g1);
+    return true;
+  }
+  int64_t r0 = x->g0 * MTX_GROUP, r1 = x->g1 * MTX_GROUP < m->n_out ? x->g1 * MTX_GROUP : m->n_out;
+  mtx_weight part = *m;  // the matrix from its row r0 on
+  part.n_out -= r0;
+  part.data = (uint8_t *)m->data + (size_t)x->g0 * m->group_bytes;
+  uint8_t *rows = malloc((size_t)(r1 - r0) * row_bytes);
+  if (!rows) return false;
+  mtx_gguf_rows(t, (uint64_t)x->mat, (uint64_t)r0, (uint64_t)(r1 - r0), rows);
+  mtx_weight_pack(&part, rows, 0, x->g1 - x->g0);
+  free(rows);
+  return true;
+}
+
 static bool stopped(const mtx_model_opts *o) { return o && o->stop && atomic_load(o->stop); }
 
-static void run_pieces(const pieces *l, const mtx_gguf *file, const mtx_model_opts *o, int n_threads, uint64_t total) {
+// False: memory ran out.
+static bool run_pieces(const pieces *l, const mtx_gguf *file, const mtx_model_opts *o, int n_threads, uint64_t total) {
   atomic_int next = 0;
+  atomic_bool short_of_memory = false;
   atomic_uint_fast64_t done = 0;
 #pragma omp parallel num_threads(n_threads)
   for (int i; !stopped(o) && (i = atomic_fetch_add(&next, 1)) < l->n;) {
     const piece *x = &l->list[i];
     const mtx_weight *m = &x->w->mat[x->mat];
-    uint64_t mat_file_bytes = x->w->tensor->n_bytes / (uint64_t)x->w->n_mats;
-    mtx_weight_pack(m, (const uint8_t *)x->w->tensor->data + (uint64_t)x->mat * mat_file_bytes, x->g0, x->g1);
+    if (!pack_piece(x)) atomic_store(&short_of_memory, true);
     uint64_t now = atomic_fetch_add(&done, (uint64_t)(x->g1 - x->g0) * m->group_bytes) + 1;
     // Pieces are taken in order, so the tensor before this one is nearly done:
     // releasing early costs a re-read of a few pages at most, never data.
@@ -104,6 +126,7 @@ static void run_pieces(const pieces *l, const mtx_gguf *file, const mtx_model_op
   }
   if (l->n) mtx_gguf_tensor_release(file, l->list[l->n - 1].w->tensor);
   if (o && o->progress) o->progress(o->user, total, total);
+  return !atomic_load(&short_of_memory);
 }
 
 mtx_code mtx_pack_weights(mtx_plan *p, const mtx_gguf *file, const mtx_model_opts *o, int n_threads, mtx_packed *out, mtx_err *err) {
@@ -123,7 +146,7 @@ mtx_code mtx_pack_weights(mtx_plan *p, const mtx_gguf *file, const mtx_model_opt
   if (!lay_out(p, out, &l)) {
     code = mtx_fail_at(err, MTX_ENOMEM, mtx_gguf_path(file), NULL, 0, "not enough memory for the model's tables");
   } else {
-    run_pieces(&l, file, o, n_threads, total);
+    if (!run_pieces(&l, file, o, n_threads, total)) code = mtx_fail_at(err, MTX_ENOMEM, mtx_gguf_path(file), NULL, 0, "not enough memory to put the weights in order");
     if (stopped(o)) code = mtx_fail_at(err, MTX_ECANCELLED, mtx_gguf_path(file), NULL, 0, "loading was cancelled");
   }
   free(l.list);

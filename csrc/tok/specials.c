@@ -126,6 +126,15 @@ static void collect_eog(mtx_tok *t) {
   }
 }
 
+// Model folders list all ends of generation (generation_config.json).
+static void add_listed_eog(mtx_tok *t, const mtx_gguf *g) {
+  const mtx_gguf_kv *kv = mtx_gguf_find(g, "tokenizer.mtx.eog_token_ids");
+  for (uint64_t i = 0; kv && i < kv->n; i++) {
+    int64_t id = mtx_gguf_item_i64(kv, i);
+    if (id >= 0 && id < t->n_tokens) set_eog(t, (int32_t)id);
+  }
+}
+
 static bool contains(mtx_str s, const char *what) {
   size_t n = strlen(what);
   for (size_t i = 0; i + n <= s.len; i++)
@@ -199,6 +208,7 @@ mtx_code mtx_tok_load_specials(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   for (int32_t i = 0; i < t->n_tokens; i++)
     if (t->attr[i] & MTX_TOK_ATTR_CONTROL && memmem(t->text[i].ptr, t->text[i].len, "unused", 6)) t->attr[i] |= MTX_TOK_ATTR_UNUSED;
   collect_eog(t);
+  add_listed_eog(t, g);
   set_strip(t, g);
   return build_trie(t, err);
 }

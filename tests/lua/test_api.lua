@@ -314,7 +314,7 @@ function TestStubs:test_every_function_has_a_stub_and_the_reverse()
     end
   end
   local registry = debug.getregistry()
-  for _, class in ipairs({ "tensor", "sampler", "model", "engine", "session", "tokenizer", "detokenizer", "gguf", "grammar", "matcher", "sha256", "task", "adapter", "lora" }) do
+  for _, class in ipairs({ "tensor", "sampler", "model", "engine", "session", "tokenizer", "detokenizer", "gguf", "safetensors", "grammar", "matcher", "sha256", "task", "adapter", "lora" }) do
     local meta = registry["mtx." .. class]
     for f in pairs(meta.methods or meta.__index) do real[class .. ":" .. f] = true end
   end

@@ -17,8 +17,8 @@ info.help = [=[
 usage: mtx info MODEL [--tensors] [--metadata [KEY]] [--json]
 
 Shows architecture, parameters, quantisation mix, context length, tokenizer and
-chat template of a GGUF file, and the memory it will need; of a LoRA adapter what
-it changes. Reads the header only.
+chat template of a GGUF file or model folder, and the memory it will need; of a
+LoRA adapter what it changes. Reads headers only.
 
 ]=] .. args.help(options)
 
@@ -136,8 +136,7 @@ function info.run(list)
   if not values then return code end
   if not values.rest[1] then return args.misuse(info, named.WHICH) end
   local path = named.find(values.rest[1])
-  local core = require("mtx.core")
-  local g, message = core.gguf.open(path, { vocab_only = true })
+  local g, message = require("mtx.model.source").open(path, { vocab_only = true })
   if not g then return args.failure(message) end
   if values.metadata then return print_metadata(g, values.rest[2], values.json) end
   if values.tensors then

@@ -4,7 +4,7 @@ local uv = require("luv")
 
 local named = {}
 
-named.WHICH = "which model? Give the path of a GGUF file, or a name of `mtx list`"
+named.WHICH = "which model? Give the path of a GGUF file or model folder, or a name of `mtx list`"
 
 -- The models folder as the server's options and environment give it, or nil.
 local function catalog()

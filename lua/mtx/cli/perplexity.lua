@@ -27,7 +27,7 @@ function perplexity.run(list)
   local text, message = args.read(name)
   if not text then return args.failure(message) end
   local tok
-  tok, message = require("mtx.core").tokenizer.open((named.find(path)))
+  tok, message = require("mtx.tok").open((named.find(path)))
   if not tok then return args.failure(message) end
   local ids
   ids, message = tok:encode(text, { add_special = true })

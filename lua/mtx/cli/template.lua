@@ -103,11 +103,10 @@ end
 
 local function with_model(name, case, values)
   local path = named.find(name)
-  local core = require("mtx.core")
-  local g, message = core.gguf.open(path, { vocab_only = true })
+  local g, message = require("mtx.model.source").open(path, { vocab_only = true })
   if not g then return args.failure(message) end
   local tok
-  tok, message = core.tokenizer.open(path)
+  tok, message = require("mtx.tok").open(path)
   if not tok then return args.failure(message) end
   local special = tok:special()
   local function text_of(id) return id and tok:piece(id) or "" end
@@ -136,7 +135,7 @@ function command.run(list)
   if not path then return args.misuse(command, "which template? Give a model or a .jinja file") end
   local case, message = case_of(values)
   if not case then return (values.messages and args.failure or function(m) return args.misuse(command, m) end)(message) end
-  if path:match("%.gguf$") then return with_model(path, case, values) end
+  if path:match("%.gguf$") or require("mtx.model.source").is_folder(path) then return with_model(path, case, values) end
   if values.tokens then return args.misuse(command, "--tokens needs a model") end
   local tpl, text
   tpl, message = compiled(path)

@@ -36,10 +36,12 @@ function core.tensor(x) end
 function core.sampler(options, n_vocab) end
 
 core.model = {}
----Opens a model. Options: threads, no_memory_check, progress(done, total), warn(line).
+---Opens a model: the path of a GGUF file, or an mtx.gguf, which is closed then. Options: threads, no_memory_check,
+---progress(done, total), warn(line).
 ---@return mtx.model|nil, string?, string?
 function core.model.open(path, options) end
----The same on a thread of its own. Options: threads, no_memory_check.
+---The same on a thread of its own. Instead of a path: {code = text of a chunk, args = {texts}} that gives an mtx.gguf
+---in a Lua state of the thread's own. Options: threads, no_memory_check.
 ---@return mtx.task|nil, string?, string?
 function core.model.start(path, options) end
 ---Closes a model and its engine; their memory is given back on a thread of its own.
@@ -74,6 +76,11 @@ core.gguf = {}
 function core.gguf.open(path, options) end
 ---Writes a GGUF file from {path, from, remove, kv, tensors}.
 function core.gguf.write(spec) end
+
+core.safetensors = {}
+---Opens the weights of a model folder (model.safetensors, or the shards of its index).
+---@return mtx.safetensors|nil, string?, string?
+function core.safetensors.open(folder) end
 
 core.tokenizer = {}
 ---Opens the tokenizer of a GGUF; a vocabulary-only file is enough.
@@ -174,6 +181,9 @@ function model:start_adapter(path, options) end
 ---The set that requests, sessions and embeddings take as `lora`: {{adapter, scale}, ...}; those of scale 0 are left out.
 ---@return mtx.lora|nil, string?, string?
 function model:lora(list) end
+---Its metadata and tensors, as long as the model is open.
+---@return mtx.gguf
+function model:file() end
 function model:close() end
 
 ---@class mtx.adapter
@@ -319,6 +329,17 @@ function gguf:tensors() end
 function gguf:tensor_data(name, offset, n) end
 function gguf:info() end
 function gguf:close() end
+
+---@class mtx.safetensors
+local safetensors = {}
+---List of {name, dtype, shape (the last one contiguous), bytes, file}.
+function safetensors:tensors() end
+---The weights as a model under GGUF's names; closes the handle. head: bytes of a GGUF file without tensors; list:
+---{name, from = name or {names, stacked}, heads (rows lie as so many heads of rotary halves), change = "plus_one" or
+---"minus_exp"} or {name, values = {numbers}}.
+---@return mtx.gguf|nil, string?, string?
+function safetensors:model(head, list) end
+function safetensors:close() end
 
 ---@class mtx.grammar
 local grammar = {}

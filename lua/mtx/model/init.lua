@@ -6,6 +6,7 @@ local breakers = require("mtx.model.breakers")
 local core = require("mtx.core")
 local guidance = require("mtx.model.guidance")
 local quantization = require("mtx.model.quantization")
+local source = require("mtx.model.source")
 
 local Model = {}
 Model.__index = Model
@@ -32,7 +33,10 @@ function model.load(path, opts)
   opts = opts or {}
   if type(path) ~= "string" then error("mtx.load needs the path of a model, not " .. type(path), 3) end
   if opts.cpu then core.model.cpu(opts.cpu) end
-  local handle, message, code = core.model.open(path, {
+  local file, message, code = source.open(path)
+  if not file then return nil, message, code end
+  local handle
+  handle, message, code = core.model.open(file, {
     threads = opts.threads, no_memory_check = opts.no_memory_check, progress = opts.progress, warn = opts.warn,
   })
   if not handle then return nil, message, code end
@@ -46,7 +50,7 @@ Loading.__index = Loading
 function model.start(path, opts)
   opts = opts or {}
   if opts.cpu then core.model.cpu(opts.cpu) end
-  local task, message, code = core.model.start(path, { threads = opts.threads, no_memory_check = opts.no_memory_check })
+  local task, message, code = core.model.start(source.for_thread(path), { threads = opts.threads, no_memory_check = opts.no_memory_check })
   if not task then return nil, message, code end
   return setmetatable({ task = task, opts = opts }, Loading)
 end
@@ -109,20 +113,15 @@ end
 
 -- ---- facts ------------------------------------------------------------------------
 
-local function metadata(self)
-  if not self.gguf then self.gguf = assert(core.gguf.open(self.handle:info().path, { vocab_only = true })) end
-  return self.gguf
-end
-
 -- model:metadata(key) -> value of the file's metadata, or nil.
-function Model:metadata(key) return (metadata(self):metadata(key)) end
+function Model:metadata(key) return (self.handle:file():metadata(key)) end
 
 -- model:info() -> architecture, name, n_params, n_vocab, n_embd, n_layer, n_ctx_train, n_ctx, quantization,
 -- file_bytes, weight_bytes, resident_bytes, has_logits, pooling, chat_template, n_threads, tier, path
 function Model:info()
   local info = self.handle:info()
   if not self.facts then
-    local g = metadata(self)
+    local g = self.handle:file()
     self.facts = {
       name = g:metadata("general.name"), chat_template = g:metadata("tokenizer.chat_template"), quantization = quantization.name(g:metadata("general.file_type"), g:tensors()),
       tokenizer = g:metadata("tokenizer.ggml.model"),
@@ -394,8 +393,7 @@ end
 -- Ends the engine and frees the weights. Sessions must be closed first.
 function Model:close()
   if self.main then self.main:close() end
-  if self.gguf then self.gguf:close() end
-  self.main, self.gguf, self.tok = nil, nil, nil
+  self.main, self.tok = nil, nil
   self.handle:close()
 end
 
@@ -403,8 +401,7 @@ end
 -- its time. -> task {fd() readable at the end, take() waits for it}
 function Model:drop()
   local main = self.main
-  if self.gguf then self.gguf:close() end
-  self.main, self.gguf, self.tok = nil, nil, nil
+  self.main, self.tok = nil, nil
   return core.model.drop(self.handle, main)
 end
 

@@ -10,6 +10,7 @@ local null = cjson.null
 local hf = {}
 
 local pre_name = require("mtx.tok.hf_pre")
+local sorted_keys = require("mtx.sorted_keys")
 
 local function get(t, ...)
   for _, k in ipairs { ... } do
@@ -234,7 +235,7 @@ local function specials(kv, doc, config, tokens, bert)
   name("bos_token_id", bert and get(config, "cls_token"))
   if first then name("bos_token_id", first) end
   if last then name(bert and "seperator_token_id" or "eos_token_id", last) end
-  for key, value in pairs(found) do kv[#kv + 1] = { "tokenizer.ggml." .. key, "u32", value } end
+  for _, key in ipairs(sorted_keys(found)) do kv[#kv + 1] = { "tokenizer.ggml." .. key, "u32", found[key] } end
   local function flag(key, token, from_config)
     local on = token ~= nil
     if token == nil and from_config ~= nil then on = from_config == true end

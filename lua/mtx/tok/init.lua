@@ -40,8 +40,20 @@ function tok.gguf_bytes(kv)
   return s .. ("\0"):rep(-#s % 32)
 end
 
--- -> tokenizer | nil, message, code
-function tok.open(path)
+-- The bytes of a file | nil, message. A model's text files are a few megabytes; whoever asks for one says how many
+-- are too much.
+function tok.read_file(path, max_bytes)
+  local f, message = io.open(path, "rb")
+  if not f then return nil, message end
+  local text = f:read(max_bytes + 1)
+  f:close()
+  if not text then return nil, path .. ": it is empty or cannot be read" end
+  if #text > max_bytes then error(("%s has more than %d bytes"):format(path, max_bytes), 0) end
+  return text
+end
+
+-- The tokenizer of a file or folder as GGUF metadata: a list for gguf_bytes | nil, message, code
+function tok.read(path)
   local folder = path:gsub("/+$", "")
   if exists(folder .. "/tokenizer.json") then
     path = folder .. "/tokenizer.json"
@@ -49,12 +61,22 @@ function tok.open(path)
     path = folder .. "/tokenizer.model"
   end
   local reader = path:match("%.json$") and "mtx.tok.hf" or path:match("%.model$") and "mtx.tok.sentencepiece"
-  if not reader then return core.open(path) end
+  if not reader then return nil, path .. ": no tokenizer.json and no tokenizer.model", "notfound" end
   local kv, message, code = require(reader).read(path)
   if not kv then return nil, path .. ": " .. message, code or "format" end
-  local t
+  return kv, path
+end
+
+-- -> tokenizer | nil, message, code
+function tok.open(path)
+  local kv, where, code = tok.read(path)
+  if not kv then
+    if code == "notfound" and not path:match("%.json$") and not path:match("%.model$") then return core.open(path) end
+    return nil, where, code
+  end
+  local t, message
   t, message, code = core.open_bytes(tok.gguf_bytes(kv))
-  if not t then return nil, path .. ": " .. message, code end
+  if not t then return nil, where .. ": " .. message, code end
   return t
 end
 

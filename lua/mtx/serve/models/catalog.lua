@@ -55,6 +55,21 @@ local function file_entry(self, path, relative, stat)
   add(self, { name = name.full, key = name.key, path = path, size = math.tointeger(size) or size, modified = stat.mtime.sec })
 end
 
+-- Bytes of a model folder's weights, or nil when it has none that are read.
+local function weight_bytes(dir)
+  local single = uv.fs_stat(dir .. "/model.safetensors")
+  if single then return math.tointeger(single.size) or single.size end
+  local handle = uv.fs_stat(dir .. "/model.safetensors.index.json") and uv.fs_scandir(dir)
+  local size = handle and 0
+  while handle do
+    local name = uv.fs_scandir_next(handle)
+    if not name then break end
+    local s = name:find("^[^.].*%.safetensors$") and uv.fs_stat(dir .. "/" .. name)
+    if s then size = size + (math.tointeger(s.size) or s.size) end
+  end
+  return size
+end
+
 local function walk(self, dir, relative, depth)
   local handle = uv.fs_scandir(dir)
   if not handle then return end
@@ -69,10 +84,10 @@ local function walk(self, dir, relative, depth)
     if name:sub(1, 1) == "." then -- hidden: ours or somebody's private files
     elseif kind == "directory" then
       local config, stat = uv.fs_stat(path .. "/config.json"), uv.fs_stat(path)
-      local single = uv.fs_stat(path .. "/model.safetensors") or uv.fs_stat(path .. "/model.safetensors.index.json")
-      local parsed = config and single and names.parse(rel)
+      local size = config and weight_bytes(path)
+      local parsed = size and names.parse(rel)
       if parsed then
-        add(self, { name = parsed.full, key = parsed.key, path = path, size = single.size, modified = stat.mtime.sec, folder = true })
+        add(self, { name = parsed.full, key = parsed.key, path = path, size = size, modified = stat.mtime.sec, folder = true })
       elseif depth < MAX_DEPTH then
         walk(self, path, rel, depth + 1)
       end
@@ -126,7 +141,7 @@ local function resolve(self, entry, seen)
   if from:find("^/") then
     local s = uv.fs_stat(from)
     if not s then return nil end
-    entry.path, entry.size = from, math.tointeger(s.size) or s.size
+    entry.path, entry.size = from, s.type == "directory" and weight_bytes(from) or math.tointeger(s.size) or s.size
     return true
   end
   local parsed = names.parse(from)

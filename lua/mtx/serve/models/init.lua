@@ -14,6 +14,7 @@ local persistence = require("mtx.serve.models.persistence")
 local pool = require("mtx.serve.models.pool")
 local quantization = require("mtx.model.quantization")
 local render = require("mtx.serve.models.render")
+local source = require("mtx.model.source")
 
 local models = {}
 
@@ -22,10 +23,10 @@ local POOLING = { [0] = "none", [1] = "mean", [2] = "cls", [3] = "last", [4] = "
 -- llama.cpp's numbers of vocabulary kinds.
 local VOCAB_TYPES = { llama = 1, gpt2 = 2, bert = 3, t5 = 4, rwkv = 5 }
 
--- Reads a GGUF header: {architecture, n_params, n_ctx_train, n_embd, chat_template,
+-- Reads the header of a GGUF file or model folder: {architecture, n_params, n_ctx_train, n_embd, chat_template,
 -- quantization, pooling, metadata}; nil, message.
 function models.describe(path)
-  local g, message = core.gguf.open(path)
+  local g, message = source.open(path, { no_tokenizer = true })
   if not g then return nil, message end
   local meta, n_tokens = json.object(), nil -- in the file's order; long arrays are null
   for _, kv in ipairs(g:metadata()) do
@@ -48,7 +49,7 @@ function models.describe(path)
   end
   local info = { architecture = arch, n_params = n_params, n_ctx_train = meta[arch .. ".context_length"], n_embd = meta[arch .. ".embedding_length"],
     chat_template = meta["tokenizer.chat_template"], quantization = quantization.name(meta["general.file_type"], g:tensors()),
-    pooling = POOLING[meta[arch .. ".pooling_type"]], n_layer = meta[arch .. ".block_count"], format = "gguf", metadata = meta,
+    pooling = POOLING[meta[arch .. ".pooling_type"]], n_layer = meta[arch .. ".block_count"], format = g:info().format, metadata = meta,
     tensors = tensors, vocab_type = VOCAB_TYPES[meta["tokenizer.ggml.model"]] or 0, n_vocab = meta[arch .. ".vocab_size"] or n_tokens }
   local n_head_kv, n_embd, n_head = meta[arch .. ".attention.head_count_kv"], info.n_embd, meta[arch .. ".attention.head_count"]
   if type(n_head_kv) == "number" and type(n_head) == "number" and n_head > 0 and n_embd and info.n_layer then
@@ -61,7 +62,7 @@ end
 
 -- The whole metadata, long arrays too, and the tensors [{name, type, shape}].
 function models.details(path)
-  local g, message = core.gguf.open(path)
+  local g, message = source.open(path)
   if not g then return nil, message end
   local meta, tensors = json.object(), json.array()
   for _, kv in ipairs(g:metadata()) do
