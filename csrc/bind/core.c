@@ -21,6 +21,7 @@ static const luaL_Reg OPENERS[] = {
   {"model", mtx_bind_model_open},
   {"engine", mtx_bind_engine_open},
   {"trim_prompts", mtx_bind_trim_prompts},
+  {"forget_prompts", mtx_bind_forget_prompts},
 };
 
 int mtx_bind_fail(lua_State *L, const mtx_err *err) {

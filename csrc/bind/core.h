@@ -37,5 +37,6 @@ int mtx_bind_sampler(lua_State *L);
 int mtx_bind_model_open(lua_State *L);
 int mtx_bind_engine_open(lua_State *L);
 int mtx_bind_trim_prompts(lua_State *L);
+int mtx_bind_forget_prompts(lua_State *L);
 
 #endif

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // engine:save_prefix, load_prefix, forget_prefix, set_disk, store_disk: the prefix index to files and back. Each also as
 // a task, engine:start(name, ...), since they read and write gigabytes, or wait for the engine's step.
-// mtx.core.trim_prompts: the folder where it outlives its engine.
+// mtx.core.trim_prompts, forget_prompts: the folder where it outlives its engine.
 #include <stdlib.h>
 #include <string.h>
 
@@ -218,5 +218,19 @@ static int l_trim_prompts(lua_State *L) {
 
 int mtx_bind_trim_prompts(lua_State *L) {
   lua_pushcfunction(L, l_trim_prompts);
+  return 1;
+}
+
+// forget_prompts(dir, key, ids) -> files that were removed
+static int l_forget_prompts(lua_State *L) {
+  const char *dir = luaL_checkstring(L, 1), *key = luaL_checkstring(L, 2);
+  int64_t n;
+  const int32_t *ids = mtx_check_ids(L, 3, &n);
+  lua_pushinteger(L, mtx_disk_remove(dir, key, ids, n));
+  return 1;
+}
+
+int mtx_bind_forget_prompts(lua_State *L) {
+  lua_pushcfunction(L, l_forget_prompts);
   return 1;
 }

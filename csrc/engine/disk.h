@@ -6,7 +6,7 @@
 // whole or absent (base/file.h); one that is damaged or does not fit is a miss and goes.
 // Before a file is written those used longest ago are removed until all fit the budget;
 // those unused for longer than their time to live go first. The engine's thread only, but for
-// mtx_disk_write and mtx_disk_trim.
+// mtx_disk_write, mtx_disk_trim and mtx_disk_remove.
 #ifndef MTX_ENGINE_DISK_H
 #define MTX_ENGINE_DISK_H
 
@@ -56,5 +56,7 @@ mtx_code mtx_disk_store(mtx_disk *d, mtx_err *err);
 // until budget_bytes are not exceeded; tells what is left. Other files are not touched. On any thread.
 typedef struct mtx_disk_use { int64_t n_files; uint64_t bytes; } mtx_disk_use;
 mtx_disk_use mtx_disk_trim(const char *dir, uint64_t budget_bytes, double ttl_s);
+// Removes the files of any model under `key` that begin with tokens[0..n) or are a beginning of them; how many. On any thread.
+int mtx_disk_remove(const char *dir, const char *key, const int32_t *tokens, int64_t n);
 
 #endif

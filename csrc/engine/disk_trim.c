@@ -2,6 +2,7 @@
 // The folder of prompts on disk: what lies there, and what goes when it is too old or too much.
 #include <ctype.h>
 #include <dirent.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,4 +72,31 @@ mtx_disk_use mtx_disk_trim(const char *dir, uint64_t budget_bytes, double ttl_s)
   for (size_t i = 0; i < n; i++) free(f[i].path);
   free(f);
   return use;
+}
+
+// Whether the file holds tokens[0..n) of the key, or a beginning of them.
+static bool holds(const char *path, const char *key, const int32_t *tokens, int64_t n) {
+  mtx_map *map;
+  mtx_saved s;
+  if (mtx_map_open(&map, path, NULL)) return false;
+  bool yes = false;
+  if (!mtx_saved_peek(&s, mtx_map_data(map), mtx_map_bytes(map), NULL, NULL)) {
+    int64_t least = s.n_tokens < n ? s.n_tokens : n;
+    yes = least > 0 && s.label_bytes == strlen(key) && !memcmp(s.label, key, s.label_bytes) && !memcmp(s.tokens, tokens, (size_t)least * sizeof *tokens);
+    mtx_saved_close(&s);
+  }
+  mtx_map_close(map);
+  return yes;
+}
+
+int mtx_disk_remove(const char *dir, const char *key, const int32_t *tokens, int64_t n) {
+  size_t n_files;
+  int removed = 0;
+  file *f = list(dir, INFINITY, &n_files);
+  for (size_t i = 0; i < n_files; i++) {
+    if (holds(f[i].path, key, tokens, n)) removed += !unlink(f[i].path);
+    free(f[i].path);
+  }
+  free(f);
+  return removed;
 }

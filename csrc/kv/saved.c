@@ -33,8 +33,8 @@ static mtx_code parse(mtx_saved *s, const uint8_t *bytes, uint64_t n, const mtx_
   if (whole) mtx_checksum_update(&c, bytes, n - sizeof sum);
   memcpy(&sum, bytes + n - sizeof sum, sizeof sum);
   if (whole && sum != mtx_checksum_get(&c)) return mtx_fail(err, MTX_EFORMAT, "the saved state is damaged: its checksum is wrong");
-  if (h.model != who->model) return mtx_fail(err, MTX_EUNSUPPORTED, "the state was saved from another model file");
-  if (h.n_tokens > (uint64_t)who->n_ctx)
+  if (who && h.model != who->model) return mtx_fail(err, MTX_EUNSUPPORTED, "the state was saved from another model file");
+  if (who && h.n_tokens > (uint64_t)who->n_ctx)
     return mtx_fail(err, MTX_ELIMIT, "the saved state has %llu tokens, the context is %lld tokens; raise the context", (unsigned long long)h.n_tokens,
                     (long long)who->n_ctx);
   s->label = (const char *)bytes + sizeof h;
@@ -45,6 +45,7 @@ static mtx_code parse(mtx_saved *s, const uint8_t *bytes, uint64_t n, const mtx_
   s->tokens = malloc(h.n_tokens * sizeof(int32_t) + 1);
   if (!s->tokens) return mtx_fail(err, MTX_ENOMEM, "no memory for %llu tokens", (unsigned long long)h.n_tokens);
   if (h.n_tokens) memcpy(s->tokens, tokens, h.n_tokens * sizeof(int32_t));
+  if (!who) return MTX_OK;
   for (int64_t i = 0; i < s->n_tokens; i++)
     if (s->tokens[i] < 0 || s->tokens[i] >= who->n_vocab) return mtx_fail(err, MTX_EFORMAT, "the saved state is damaged: token %d does not exist", s->tokens[i]);
   s->image = tokens + h.n_tokens * sizeof(int32_t);

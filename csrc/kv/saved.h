@@ -32,7 +32,8 @@ typedef struct mtx_saved_for {  // who wants to read
 // MTX_EUNSUPPORTED (version, another model, KV type or shape), MTX_ELIMIT (longer than the
 // context). On failure *out is empty.
 mtx_code mtx_saved_open(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err);
-// The same without the checksum, so that only the first pages are read: it may still be damaged.
+// The same without the checksum, so that only the first pages are read: it may still be damaged. who NULL: of
+// whatever model, only label and tokens come back.
 mtx_code mtx_saved_peek(mtx_saved *out, const uint8_t *bytes, uint64_t n, const mtx_saved_for *who, mtx_err *err);
 void mtx_saved_close(mtx_saved *s);
 

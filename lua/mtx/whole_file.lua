@@ -24,9 +24,10 @@ local function sync_folder(path)
 end
 
 -- Ends the file `temporary`, open as fd, and gives it the name `path`; on failure it is removed.
--- sync(fd) -> true | nil, reason: instead of uv.fs_fsync. -> true | nil, reason
+-- sync(fd) -> true | nil, reason: instead of uv.fs_fsync; false: a crash may lose it. -> true | nil, reason
 function whole_file.finish(fd, temporary, path, sync)
-  local ok, message = (sync or uv.fs_fsync)(fd)
+  local ok, message = true, nil
+  if sync ~= false then ok, message = (sync or uv.fs_fsync)(fd) end
   local closed, why = uv.fs_close(fd)
   if ok and not closed then ok, message = nil, why end
   if ok then ok, message = uv.fs_rename(temporary, path) end
@@ -34,17 +35,17 @@ function whole_file.finish(fd, temporary, path, sync)
     uv.fs_unlink(temporary)
     return nil, message
   end
-  sync_folder(path)
+  if sync ~= false then sync_folder(path) end
   return true
 end
 
--- A new file of `bytes`; mode: permissions, its owner's alone unless told. -> true | nil, reason
-function whole_file.write(path, bytes, mode)
+-- A new file of `bytes`; mode: permissions, its owner's alone unless told; sync: as for finish. -> true | nil, reason
+function whole_file.write(path, bytes, mode, sync)
   local temporary = path:gsub("[^/]*$", ".%0.part")
   local fd, message = uv.fs_open(temporary, "w", mode or tonumber("600", 8))
   if not fd then return nil, message end
   local ok, why = whole_file.put(fd, bytes, 0)
-  if ok then return whole_file.finish(fd, temporary, path) end
+  if ok then return whole_file.finish(fd, temporary, path, sync) end
   uv.fs_close(fd)
   uv.fs_unlink(temporary)
   return nil, why

@@ -154,3 +154,46 @@ function TestCache:test_prompts_outlast_the_server()
   lu.assertEquals(complete().tokens_cached, 0)
   stop()
 end
+
+-- One conversation is dropped by its tag: from disk though its model is not loaded, from memory, and what still runs.
+function TestCache:test_drop_a_chat()
+  local flags = { persist = "true", persist_dir = dir .. "/p" }
+  local other = ("Bread needs flour, water, salt and time, and an oven that is hot enough. "):rep(12) .. "First you"
+  local function ask(tag, prompt)
+    local r = post("/api/generate", { model = NAME, prompt = prompt, raw = true, stream = false, cache_tag = tag, options = { num_predict = 4, temperature = 0 } })
+    lu.assertEquals(r.status, 200, r.body)
+    return r.json.prompt_cached_count or 0
+  end
+  local function drop(tag) return client.request(port, "DELETE", "/api/cache/persistence/chats/" .. tag) end
+  start(flags)
+  lu.assertEquals({ ask("river", PROMPT), ask("bread 1", other) }, { 0, 0 })
+  stop()
+  start(flags)
+  lu.assertEquals({ drop("nobody").json.files, drop("river").json.files }, { 2, 1 })
+  lu.assertEquals(ask("river", PROMPT), 0)
+  lu.assertTrue(ask("bread 1", other) > 100)
+  lu.assertEquals(drop("bread%201").status, 200) -- loaded, in memory and on disk
+  lu.assertEquals(ask(nil, other), 0)
+  lu.assertTrue(ask("river", PROMPT) > 100)
+  local body = '{"model":"' .. NAME .. '","prompt":"' .. ("Clouds drift over the sea. "):rep(30) .. '","raw":true,"cache_tag":"late","options":{"num_predict":400,"ignore_eos":true}}'
+  local c = client.connect(port)
+  c:send("POST /api/generate HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  lu.assertTrue(c:until_found('"done":false'))
+  lu.assertEquals(drop("late").status, 200)
+  c:close()
+  lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 and ctx.pool:list()[1].inflight == 0 end, 10000))
+  lu.assertEquals(ask(nil, ("Clouds drift over the sea. "):rep(30)), 0)
+  for _, what in ipairs({ "chat-" }) do
+    local handle = uv.fs_scandir(flags.persist_dir)
+    for name in function() return uv.fs_scandir_next(handle) end do
+      if name:sub(1, 5) == what then lu.assertEquals(uv.fs_stat(flags.persist_dir .. "/" .. name).mode & 511, 384) end
+    end
+  end
+  lu.assertEquals(uv.fs_stat(flags.persist_dir).mode & 511, 448)
+  lu.assertEquals(client.request(port, "DELETE", "/api/cache/persistence").json.files, 0)
+  local left = {}
+  local handle = uv.fs_scandir(flags.persist_dir)
+  for name in function() return uv.fs_scandir_next(handle) end do left[#left + 1] = name end
+  lu.assertEquals(left, {})
+  stop()
+end

@@ -264,6 +264,10 @@ function engine:close() end
 ---until budget_bytes are not exceeded.
 ---@return integer n_files, integer bytes that are left
 function core.trim_prompts(dir, budget_bytes, ttl_s) end
+---Removes the saved prompts of any model in the folder `dir` under a cache_key that begin with ids or are a beginning of
+---them. How many files.
+---@return integer
+function core.forget_prompts(dir, key, ids) end
 
 ---@class mtx.session
 local session = {}

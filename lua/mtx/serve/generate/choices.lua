@@ -5,6 +5,7 @@
 -- job: generate.start's. choice: {index, prompt, id = the engine's, parser, ids, tokens}.
 local uv = require("luv")
 local call_texts = require("mtx.serve.generate.call_texts")
+local chats = require("mtx.serve.models.chats")
 local check = require("mtx.api.check")
 local ids = require("mtx.ids")
 local json = require("mtx.json")
@@ -191,11 +192,20 @@ local function resumed(job, choice, ev)
   return more
 end
 
+-- A conversation with a tag is noted, so that it can be dropped; one that has been dropped meanwhile leaves nothing.
+local function note_chat(job, choice)
+  local ctx, l, req = job.ctx, job.loaded, job.req
+  if job.dropped then return ctx.pool:start(l, function() end, "forget_prefix", job.cache_key, choice.ids) end
+  local path, ok, reason = chats.remember(ctx.persistence.dir, req.cache_tag, l.key, job.cache_key, choice.ids)
+  ctx.writes:told("a conversation's tag", path, ok, reason)
+end
+
 function ON.done(job, choice, ev)
   choices.left_queue(job, choice)
   job.by_id[choice.id] = nil
   job.loaded.handlers[choice.id] = nil
   if resumed(job, choice, ev) then return end
+  if job.tagged then note_chat(job, choice) end
   slots.leave(job.loaded, choice)
   local rest = not choice.stopped and rest_of(ev) or ""
   if rest ~= "" and not choice.parser then emit(job, { kind = "text", text = rest }, choice) end

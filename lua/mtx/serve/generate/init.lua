@@ -154,7 +154,7 @@ local function submit(job, choice, tokens, rest)
   end
   choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
   choice.n_queued, l.n_queued = #tokens, (l.n_queued or 0) + #tokens
-  if resume.wanted(req) then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
+  if resume.wanted(req) or job.tagged then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
   job.by_id[id] = choice
   l.handlers[id] = function(ev) choices.take(job, choice, ev) end
 end
@@ -201,6 +201,7 @@ local function start_once(ctx, req, sink)
     if req.shift then check.fail(400, "cfg_scale cannot be combined with a context shift", { param = "cfg_scale" }) end
     job.negatives = prompt.negatives(ctx, loaded, req, sampler.negative_prompt, prompts)
   end
+  job.tagged = req.cache_tag and job.cache_key and ctx.persistence.enabled
   job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
   if req.echo then
     req.prompt_texts = {}

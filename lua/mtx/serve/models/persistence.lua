@@ -3,6 +3,7 @@
 -- files (csrc/engine/disk.h); here are the settings, which a request may change and
 -- which then outlast the server.
 local uv = require("luv")
+local chats = require("mtx.serve.models.chats")
 local core = require("mtx.core")
 local json = require("mtx.json")
 local whole_file = require("mtx.whole_file")
@@ -50,6 +51,7 @@ function persistence.new(config)
   if not self.dir then return nil, "the prompt cache needs a folder: set --persist-dir" end
   local ok, message = make_dir(self.dir)
   if not ok then return nil, message end
+  chats.trim(self.dir, self.ttl_hours * 3600)
   return self
 end
 
@@ -61,6 +63,7 @@ end
 -- Files and bytes that are left of the folder when its files may take `budget` bytes and lie unused for `ttl` seconds.
 local function trim(self, budget, ttl)
   if not self.dir then return 0, 0 end
+  if budget < math.maxinteger then chats.trim(self.dir, budget == 0 and -1 or ttl) end
   return core.trim_prompts(self.dir, budget, ttl)
 end
 

@@ -2,6 +2,7 @@
 -- Matricxon's own routes, and the routes of Ollama's API that this server
 -- answers with a clear refusal.
 local answer = require("mtx.serve.answer")
+local chats = require("mtx.serve.models.chats")
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local quantization = require("mtx.model.quantization")
@@ -38,6 +39,24 @@ local function clear_persistence(ctx)
   end
 end
 
+-- Drops one conversation from memory and disk; what its running requests would leave is dropped at their end.
+local function drop_chat(ctx)
+  return function(x)
+    local tag, dir = x.params.tag, ctx.persistence.dir
+    for _, l in ipairs(ctx.pool:list()) do
+      for job in pairs(l.jobs) do
+        if job.req.cache_tag == tag then job.dropped = true end
+      end
+    end
+    for _, chat in ipairs(dir and chats.take(dir, tag) or {}) do
+      local l = ctx.pool.loaded[chat.model]
+      if l then ctx.pool:call(l, "forget_prefix", chat.key, chat.ids) end
+      core.forget_prompts(dir, chat.key, chat.ids)
+    end
+    x:send(200, wire.encode(ctx.persistence:status()))
+  end
+end
+
 local function put_persistence(ctx)
   return function(x)
     local body = answer.body(x)
@@ -60,10 +79,7 @@ function M.add(ctx)
   route("GET", "/api/cache/persistence", "admin", function(x) x:send(200, wire.encode(ctx.persistence:status())) end)
   route("PUT", "/api/cache/persistence", "admin", put_persistence(ctx))
   route("DELETE", "/api/cache/persistence", "admin", clear_persistence(ctx))
-  route("DELETE", "/api/cache/persistence/chats/:tag", "admin", function(x)
-    if ctx.persistence.enabled then check.fail(501, "saved prompts are not told apart by cache_tag; DELETE /api/cache/persistence removes all") end
-    x:send(200, wire.encode(ctx.persistence:status()))
-  end)
+  route("DELETE", "/api/cache/persistence/chats/:tag", "admin", drop_chat(ctx))
   for _, path in ipairs({ "/v1/audio/transcriptions", "/v1/audio/translations", "/v1/audio/speech", "/v1/images/generations" }) do
     ctx.routes:add("POST", path, { scope = "infer", dialect = "openai", handler = function()
       check.fail(501, "audio and images are not supported by this server")
