@@ -74,7 +74,7 @@ $(BUILD)/lua/mtx/core.so: $(BIND_OBJ) $(BUILD)/libmtx.a
 # Files named *_vnni*.c may use the VNNI dot product on top of their folder's flags, *_vbmi.c byte permutations,
 # *_dotprod.c NEON's SDOT.
 isa_flags = $(ISA_FLAGS_$(1)) $(if $(findstring _vnni,$(2)),-mavx512vnni) $(if $(findstring _vbmi,$(2)),-mavx512vbmi) \
-  $(if $(findstring _bf16,$(2)),-mavx512bf16) $(if $(findstring _dotprod,$(2)),-march=armv8.2-a+dotprod)
+  $(if $(findstring _dotprod,$(2)),-march=armv8.2-a+dotprod)
 
 # The list of architectures is the list of files csrc/model/arch_NAME.c.
 ARCH_NAMES := $(patsubst csrc/model/arch_%.c,%,$(sort $(wildcard csrc/model/arch_*.c)))

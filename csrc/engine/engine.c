@@ -39,11 +39,9 @@ static mtx_code open_context(mtx_engine *e, mtx_err *err) {
   int64_t kv_tokens = o->kv_tokens;
   if (!kv_tokens) {
     if (__builtin_mul_overflow(o->n_ctx, (int64_t)o->n_parallel, &kv_tokens)) return mtx_fail(err, MTX_ELIMIT, "a context of %lld tokens is too large", (long long)o->n_ctx);
-    mtx_kv *probe;  // a small cache of the same layout tells what a token costs
-    mtx_code rc = mtx_kv_open(&probe, &layout, 1, 1, err);
+    mtx_code rc = mtx_kv_layout_fill(&layout, err);
     if (rc) return rc;
-    uint64_t bytes = token_bytes(mtx_kv_get_layout(probe));
-    mtx_kv_close(probe);
+    uint64_t bytes = token_bytes(&layout);
     uint64_t extra = bytes ? o->cache_bytes / bytes : 0;
     uint64_t most = (uint64_t)o->n_ctx * 64;  // more would be address space only
     kv_tokens += (int64_t)(extra < most ? extra : most);

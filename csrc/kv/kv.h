@@ -32,7 +32,7 @@ typedef struct mtx_kv_layer {
   int group;            // index into mtx_kv_layout.window
   int n_head_kv;
   int dk, dv;           // floats per head of a key / of a value
-  // Filled by mtx_kv_open: byte offsets inside a page of the group (multiples of 64).
+  // Filled by mtx_kv_layout_fill: byte offsets inside a page of the group (multiples of 64).
   // K of head h, transposed: [n_head_kv][dk][MTX_PAGE_TOKENS]; V: [n_head_kv][MTX_PAGE_TOKENS][dv].
   // Q8_0: each head's int8 data is followed by f32 scales: K [(dk+31)/32][MTX_PAGE_TOKENS],
   // V [MTX_PAGE_TOKENS][(dv+31)/32]. *_head_bytes covers one head, a multiple of 64.
@@ -45,11 +45,16 @@ typedef struct mtx_kv_layout {
   mtx_kv_type type;
   int n_groups;
   int window[MTX_KV_MAX_GROUPS];        // tokens a row can look back (itself included); 0 = all
-  size_t page_bytes[MTX_KV_MAX_GROUPS]; // filled by mtx_kv_open
+  size_t page_bytes[MTX_KV_MAX_GROUPS]; // filled by mtx_kv_layout_fill
   int n_layers;                         // attention layers, in plan order
   mtx_kv_layer layer[MTX_KV_MAX_LAYERS];
   size_t state_bytes;                   // recurrent state of one sequence, 0 = none; starts zeroed
 } mtx_kv_layout;
+
+// Fills the sizes and offsets from type, groups and heads. MTX_EINVAL, MTX_ELIMIT.
+mtx_code mtx_kv_layout_fill(mtx_kv_layout *l, mtx_err *err);
+// The first token a row at position n sees in a group, 0 without a window.
+int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n);
 
 typedef struct mtx_kv mtx_kv;
 
@@ -110,8 +115,6 @@ mtx_code mtx_kv_seq_build(mtx_kv *kv, int64_t n_tokens, uint8_t *const *const *p
 mtx_code mtx_kv_seq_blank(mtx_kv *kv, int64_t n_tokens, const int64_t *first, int *seq, mtx_err *err);
 // Adds a snapshot behind the sequence's others (n_tokens ascending, at most its length); a reference is taken.
 void mtx_kv_seq_add_snapshot(mtx_kv *kv, int seq, mtx_snapshot *snap);
-// The first token a row at position n sees in a group, 0 without a window.
-int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n);
 
 typedef struct { int64_t n_total, n_free, n_shared; } mtx_kv_stats;  // pages of the global group
 mtx_kv_stats mtx_kv_get_stats(const mtx_kv *kv);
