@@ -9,6 +9,7 @@ local config = require("mtx.config")
 local core = require("mtx.core")
 local mtx = require("mtx")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local GOLDEN = "tests/golden/lora/"
 local A, B = GOLDEN .. "llama-all.gguf", GOLDEN .. "llama-qv.gguf"
@@ -74,7 +75,7 @@ end
 TestHttpLora = {}
 
 function TestHttpLora:setUp()
-  dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  dir = temp.dir()
   uv.fs_mkdir(dir .. "/models", 493)
   uv.fs_mkdir(dir .. "/models/adapters", 493)
   for _, name in ipairs({ "llama", "gemma3" }) do copy("build/golden/arch/" .. name .. ".gguf", name .. ".gguf") end

@@ -7,6 +7,7 @@ local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
 local limits = require("mtx.serve.limits")
+local temp = require("temp")
 
 local ctx, port, dir, log
 
@@ -70,8 +71,7 @@ function TestLeaks:tearDown() fixture.stop(ctx) end
 
 -- 32, 33: no answer of any route names a folder or file of this machine, whatever it is asked.
 function TestLeaks:test_no_paths_in_answers()
-  local files = os.tmpname()
-  os.remove(files)
+  local files = temp.path()
   start({ api_key = "user", admin_key = "admin", files_dir = files, slot_save_path = files .. "-slots", persist = "true" })
   post("/api/chat", { model = "tiny", messages = user("the secret of another") }, { Authorization = "Bearer user" })
   local bodies = { "{}", '{"model":"tiny"}', '{"model":"broken","prompt":"x","input":"x","content":"x","messages":[{"role":"user","content":"x"}],"query":"q","documents":["d"]}',
@@ -90,7 +90,6 @@ function TestLeaks:test_no_paths_in_answers()
       end
     end
   end
-  os.execute("rm -rf " .. files .. " " .. files .. "-slots")
 end
 
 -- 94: what clients write comes into no header and begins no log line of its own.

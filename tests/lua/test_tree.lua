@@ -108,7 +108,7 @@ function TestTree:test_tests_write_where_temp_says()
   for _, path in ipairs(files_of({ "tests" }, "%.[chl][ua]*$")) do
     local text = text_of(path)
     for _, name in ipairs({ "os.tmpname" .. "(", "mkste" .. "mp(", "mkdte" .. "mp(" }) do
-      lu.assertTrue(path:find("temp%.%w+$") ~= nil or not text:find(name, 1, true), path .. " calls " .. name)
+      lu.assertTrue(path:find("temp%.%w+$") ~= nil or not text:find(name, 1, true), path .. " calls " .. name .. "); write where tests/lua/temp.lua or tests/c/temp.h says")
     end
   end
 end
