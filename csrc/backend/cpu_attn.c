@@ -91,22 +91,35 @@ static const uint8_t *first_page(const job *j, int64_t unit, int h) {
   return q->pages[j->layer->group][begin / MTX_PAGE_TOKENS] + (unit % a->n_head_kv - h) * (int64_t)j->layer->k_head_bytes;
 }
 
+// Queries of a tile, where a KV head of a sequence has n, `per` of them to a row. The largest tiles share most of the
+// pages' way through the caches; but each thread gets as many as the others, and of one head at the same time, so that
+// what one reads from memory the others find in the cache they share.
+static int64_t tile_queries(int64_t n, int per, int n_head_kv, int nth) {
+  int even = nth, rest = n_head_kv;  // tiles of a head are a multiple of nth / gcd(nth, n_head_kv)
+  while (rest) {
+    int t = even % rest;
+    even = rest;
+    rest = t;
+  }
+  even = nth / even;
+  int64_t tiles = (n + MTX_ATTN_MAX_TILE - 1) / MTX_ATTN_MAX_TILE;
+  tiles = (tiles + even - 1) / even * even;
+  int64_t tile = (n + tiles - 1) / tiles;
+  tile = tile < per ? per : tile;
+  return tile < MTX_ATTN_MAX_TILE ? tile : MTX_ATTN_MAX_TILE;
+}
+
 void mtx_cpu_attention(const mtx_step_desc *s, const mtx_work *w) {
   const mtx_attn *a = &s->u.attn;
   job j = {s, w, &w->c->plan->kv.layer[s->kv_layer], mtx_attn_get()};
   int per = a->n_head / a->n_head_kv;
   bool alone = mtx_cpu_heads_alone(w->x, a);
-  // Big tiles share the unpacking of pages; smaller ones keep all threads busy when
-  // there are few queries. The heads of one row and KV head stay together.
-  int64_t tile = (int64_t)w->x->n_rows * a->n_head / (4 * w->nth);
-  tile = tile < per ? per : tile;
-  tile = tile > MTX_ATTN_MAX_TILE ? MTX_ATTN_MAX_TILE : tile;
   int64_t unit = 0, mine = atomic_fetch_add_explicit(w->ticket, 1, memory_order_relaxed);
   for (int i = 0; i < w->x->n_seqs; i++) {
     const mtx_exec_seq *q = &w->x->seq[i];
-    int64_t n = (int64_t)q->n_rows * per;
-    for (int64_t i0 = 0; i0 < n; i0 += tile)
-      for (int h = 0; h < a->n_head_kv; h++, unit++)
+    int64_t n = (int64_t)q->n_rows * per, tile = tile_queries(n, per, a->n_head_kv, w->nth);
+    for (int h = 0; h < a->n_head_kv; h++)
+      for (int64_t i0 = 0; i0 < n; i0 += tile, unit++)
         if (unit == mine) {  // tiles grow with their position: threads take them as they come
           for (int k = alone ? s->n_own_heads : 0; k > 0; k--) mtx_cpu_own_head(s - k, w, q->row0, h, a->n_head_kv);
           run_tile(&j, q, h, i0, i0 + tile < n ? i0 + tile : n, alone ? first_page(&j, unit + w->nth, h) : NULL);

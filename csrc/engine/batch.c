@@ -14,7 +14,7 @@
 #include "engine/state.h"
 
 // Unless the policy says otherwise, a step with prompt rows takes about this many times its decode part.
-#define PREFILL_RATIO 3.0
+#define PREFILL_RATIO 2.5
 
 enum {
   HEADROOM = 2 * MTX_PAGE_TOKENS,  // tokens beyond the prompt that must fit before a run is let in

@@ -4,7 +4,7 @@
 
 enum {
   FIRST_ROWS = 16,   // before a prompt row has been measured
-  LEAST_ROWS = 4,    // prompts go on however dear their rows are
+  LEAST_ROWS = 2,    // prompts go on however dear their rows are
   LONE_ROWS = 128,   // a step of prompts alone takes so many rows at least: fewer would waste the weights' way through the caches
   LONE_MS = 500,     // and otherwise ends after about this long: newcomers and cancels wait for its end
   MAX_AGE = 64,      // mixed steps after which decoding is measured again
@@ -21,7 +21,7 @@ void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms) {
   if (!n_prefill) {
     if (n_decode) {
       double *alone = &p->ms_decode[slot(n_decode)];
-      follow(alone, ms, ms > *alone ? 0.1 : 0.3);  // what other programs took away is not its cost
+      follow(alone, ms, ms > *alone ? 0.02 : 0.3);  // what other programs took away is not its cost
       p->age[slot(n_decode)] = 0;
     }
     return;

@@ -240,7 +240,7 @@ static void tile(const mtx_attn_tile *t) {
   int dvp = round16(t->dv);
   float *kbuf = t->scratch, *vbuf = kbuf + (size_t)t->dk * P, *s = vbuf + (size_t)dvp * P, *o = s + (size_t)t->n * P;
   row_state st[MTX_ATTN_MAX_TILE];
-  bool direct = t->type == MTX_KV_F16 && t->dv == dvp && t->n <= ATTN_ROWS;
+  bool direct = t->type == MTX_KV_F16 && t->dv == dvp && t->n <= 2 * ATTN_ROWS;
   int64_t first = INT64_MAX, last = 0;
   for (int r = 0; r < t->n; r++) {
     const mtx_attn_query *q = &t->query[r];

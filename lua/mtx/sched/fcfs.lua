@@ -7,7 +7,7 @@
 --    running jobs to park} or nil, step_tokens, prefill_tokens (rows of one step, or nil),
 --    prefill_ratio (where prefill_tokens is nil: a step with prompt rows takes about
 --    this many times what its decoding rows take alone, by measured times, and longer
---    while more requests read their prompts than decode; nil = 3)}
+--    while more requests read their prompts than decode; nil = 2.5)}
 return function(view)
   table.sort(view.waiting, function(a, b)
     if a.priority ~= b.priority then return a.priority > b.priority end
