@@ -88,6 +88,7 @@ void mtx_cpu_softcap(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_clamp(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_vec(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_copy(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_temperature(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_select(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_rope_table(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_rope(const mtx_step_desc *s, const mtx_work *w);

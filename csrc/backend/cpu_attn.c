@@ -35,6 +35,13 @@ static float alibi_slope(float max_bias, int n_head, int h) {
   return h < n ? powf(2.0f, -max_bias / (float)n * (float)(h + 1)) : powf(2.0f, -max_bias / 2.0f / (float)n * (float)(2 * (h - n) + 1));
 }
 
+// First token that a causal row at pos sees.
+static int64_t first_seen(const mtx_attn *a, int64_t pos) {
+  if (a->window <= 0) return 0;
+  if (a->chunked) return pos - pos % a->window;
+  return pos + 1 > a->window ? pos + 1 - a->window : 0;
+}
+
 typedef struct {
   const mtx_step_desc *s;
   const mtx_work *w;
@@ -53,8 +60,7 @@ static void run_tile(const job *j, const mtx_exec_seq *q, int hkv, int64_t i0, i
   for (int64_t i = i0; i < i1; i++) {
     int64_t t = i / per, row = q->row0 + t, pos = q->pos0 + t;
     int head = hkv * per + (int)(i % per);
-    int64_t end = a->causal ? pos + 1 : q->pos0 + q->n_rows, begin = 0;
-    if (a->window > 0 && a->causal) begin = pos + 1 > a->window ? pos + 1 - a->window : 0;
+    int64_t end = a->causal ? pos + 1 : q->pos0 + q->n_rows, begin = a->causal ? first_seen(a, pos) : 0;
     if (a->window > 0 && !a->causal) {  // a symmetric band, window/2 to each side
       begin = pos > a->window / 2 ? pos - a->window / 2 : 0;
       end = end < pos + a->window / 2 + 1 ? end : pos + a->window / 2 + 1;
@@ -87,8 +93,7 @@ static const uint8_t *first_page(const job *j, int64_t unit, int h) {
   const mtx_attn *a = &j->s->u.attn;
   if (unit >= (int64_t)j->w->x->n_seqs * a->n_head_kv) return NULL;
   const mtx_exec_seq *q = &j->w->x->seq[unit / a->n_head_kv];
-  int64_t begin = a->window > 0 && q->pos0 + 1 > a->window ? q->pos0 + 1 - a->window : 0;
-  return q->pages[j->layer->group][begin / MTX_PAGE_TOKENS] + (unit % a->n_head_kv - h) * (int64_t)j->layer->k_head_bytes;
+  return q->pages[j->layer->group][first_seen(a, q->pos0) / MTX_PAGE_TOKENS] + (unit % a->n_head_kv - h) * (int64_t)j->layer->k_head_bytes;
 }
 
 // Queries of a tile, where a KV head of a sequence has n, `per` of them to a row. The largest tiles share most of the

@@ -39,12 +39,13 @@ void mtx_cpu_conv(const mtx_step_desc *s, const mtx_work *w) {
   }
 }
 
-// State of a head: [head_n, n_state]. Dao & Gu 2024, "Transformers are SSMs", the recurrent form:
-// h = exp(dt A) h + dt x B^T; y = h C + D x.
+// State of a head: [head_n, n_state]. The recurrent form of Dao & Gu 2024, "Transformers are SSMs" (Mamba-2):
+// h = exp(dt A) h + dt x B^T; y = h C + D x; and of Gu & Dao 2023, "Mamba", whose A differs from state to state.
 void mtx_cpu_ssm_scan(const mtx_step_desc *s, const mtx_work *w) {
   const mtx_plan *p = w->c->plan;
   const float *A = p->weight[s->w[0]].vec, *D = s->w[1] ? p->weight[s->w[1]].vec : NULL, *dt_bias = s->b[0] ? p->weight[s->b[0]].vec : NULL;
   int64_t n_state = s->n, per_group = s->heads / s->m, h0, h1;
+  float *decays = w->scratch;  // of each state, where they differ
   mtx_share(s->heads, 1, w->ith, w->nth, &h0, &h1);
   for (int i = 0; i < w->x->n_seqs; i++) {
     const mtx_exec_seq *q = &w->x->seq[i];
@@ -53,12 +54,18 @@ void mtx_cpu_ssm_scan(const mtx_step_desc *s, const mtx_work *w) {
       for (int64_t t = 0; t < q->n_rows; t++) {
         int64_t r = q->row0 + t;
         const float *x = IN(0, r) + h * s->head_n, *B = IN(2, r) + h / per_group * n_state, *C = IN(3, r) + h / per_group * n_state;
-        float *y = OUT(r) + h * s->head_n, dt = IN(1, r)[h] + (dt_bias ? dt_bias[h] : 0.0f);
+        float *y = OUT(r) + h * s->head_n, dt = IN(1, r)[h] + (dt_bias ? dt_bias[h] : 0.0f), decay = 0.0f;
         dt = dt <= 20.0f ? log1pf(expf(dt)) : dt;
-        float decay = expf(dt * A[h]);
+        if (s->flag) {
+          mtx_vec.scale(A + h * n_state, dt, decays, n_state);
+          mtx_vec.unary(MTX_UNARY_EXP, decays, decays, n_state);
+        } else {
+          decay = expf(dt * A[h]);
+        }
         for (int64_t k = 0; k < s->head_n; k++) {
           float *row = state + k * n_state;
-          mtx_vec.scale(row, decay, row, n_state);
+          if (s->flag) mtx_vec.mul(row, decays, row, n_state);
+          else mtx_vec.scale(row, decay, row, n_state);
           mtx_vec.add_scaled(B, x[k] * dt, row, n_state);
           y[k] = mtx_vec.dot(row, C, n_state) + (D ? D[h] * x[k] : 0.0f);
         }

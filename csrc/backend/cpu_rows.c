@@ -235,6 +235,14 @@ void mtx_cpu_rope(const mtx_step_desc *s, const mtx_work *w) {
     if (p.c0 < p.c1) rope_heads(s, w, r, p.c0, p.c1);
 }
 
+void mtx_cpu_temperature(const mtx_step_desc *s, const mtx_work *w) {
+  span p = SPAN(32);
+  for (int64_t r = p.r0; r < p.r1; r++) {
+    float steps = floorf(((float)w->x->pos[r] + s->f[2]) / s->f[1]);
+    mtx_vec.scale(IN(0, r) + p.c0, 1.0f + s->f[0] * logf(1.0f + steps), OUT(r) + p.c0, p.c1 - p.c0);
+  }
+}
+
 // ---- work of a neighbouring step ---------------------------------------------------
 
 void mtx_cpu_own_row(const mtx_step_desc *s, const mtx_work *w, int64_t r, float *tmp, float *dst) {

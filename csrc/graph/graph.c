@@ -214,6 +214,12 @@ mtx_wid mtx_g_table(mtx_graph *g, int il, const char *name, int64_t n_rows, int6
   return weight(g, full, MTX_WEIGHT_ROWS, (uint64_t)n, (uint64_t)n_rows, 1, true);
 }
 
+float mtx_g_number(mtx_graph *g, int il, const char *name, float def) {
+  mtx_wid w = mtx_g_floats(g, il, name, 1, false);
+  if (w && !mtx_gb_bad(g)) g->plan->weight[w].type->decode(g->plan->weight[w].tensor->data, &def, 1);
+  return def;
+}
+
 bool mtx_g_has(mtx_graph *g, int il, const char *name) {
   char full[128];
   full_name(full, il, name, ".weight");

@@ -26,6 +26,8 @@ mtx_wid mtx_g_vector_opt(mtx_graph *g, int il, const char *name, int64_t n);
 mtx_wid mtx_g_bias(mtx_graph *g, int il, const char *name, int64_t n);
 // A tensor by its exact suffix ("ssm_a", no ".weight" added), n floats in all.
 mtx_wid mtx_g_floats(mtx_graph *g, int il, const char *name, int64_t n, bool required);
+// The one number of a tensor by its exact suffix, read now; absent: `def`.
+float mtx_g_number(mtx_graph *g, int il, const char *name, float def);
 // An embedding table [n_rows, n]: looked up by row, and usable as matrix (tied output).
 mtx_wid mtx_g_table(mtx_graph *g, int il, const char *name, int64_t n_rows, int64_t n);
 bool mtx_g_has(mtx_graph *g, int il, const char *name);  // is "NAME.weight" in the file?
@@ -62,8 +64,13 @@ mtx_val mtx_g_alloc(mtx_graph *g, int64_t n);
 void mtx_g_copy_into(mtx_graph *g, mtx_val dst, int64_t dst_head, int64_t dst_off, mtx_val x, int64_t x_head, int64_t n, int64_t heads);
 // Rotates r->n_rot floats of each head from head_off on; heads lie head_n apart.
 mtx_val mtx_g_rope(mtx_graph *g, mtx_val x, int64_t heads, int64_t head_n, int64_t head_off, const mtx_rope *r);
+// Queries made sharper with their position, for long contexts: x * (1 + scale * log(1 + floor((pos + offset) / every))).
+typedef struct mtx_temperature { float scale, every, offset; } mtx_temperature;
+mtx_val mtx_g_temperature(mtx_graph *g, mtx_val x, const mtx_temperature *t);
 // Stores k, v and attends: q [n_head*dk], k [n_head_kv*dk], v [n_head_kv*dv] -> [n_head*dv].
 mtx_val mtx_g_attention(mtx_graph *g, mtx_val q, mtx_val k, mtx_val v, const mtx_attn *a);
+// Attends to what an earlier attention stored: `nth` of them, counted from 0.
+mtx_val mtx_g_attention_shared(mtx_graph *g, mtx_val q, int nth, const mtx_attn *a);
 mtx_val mtx_g_select(mtx_graph *g, mtx_val x);                // wanted rows only, from here on
 void mtx_g_hidden(mtx_graph *g, mtx_val x);                   // x is the last hidden state: what follows makes logits of it
 // Experts: stacks of matrices (mtx_g_matrices) and optional biases [n_expert, n_out]. gate 0: up holds gate and up
@@ -72,7 +79,8 @@ typedef struct mtx_expert_weights { mtx_wid gate, up, down, gate_bias, up_bias, 
 mtx_val mtx_g_moe(mtx_graph *g, mtx_val x, mtx_val router_logits, const mtx_moe *m, mtx_unary f, const mtx_expert_weights *w);
 // Recurrent ops take their part of the sequence's state on their own.
 mtx_val mtx_g_conv(mtx_graph *g, mtx_val x, mtx_wid taps, int n_taps, mtx_wid bias, bool silu);
-// Mamba-2 scan: x [n_head*head_n], dt [n_head], B and C [n_group*n_state].
+// Mamba scan: x [n_head*head_n], dt [n_head], B and C [n_group*n_state]; A has a value per head (Mamba-2) or per
+// head and state (Mamba-1, whose heads are single floats).
 mtx_val mtx_g_ssm_scan(mtx_graph *g, mtx_val x, mtx_val dt, mtx_val B, mtx_val C, mtx_wid A, mtx_wid D, mtx_wid dt_bias,
                        int n_head, int n_group, int n_state);
 // Gated delta rule per head: S = exp(gate) S; S += k (beta (v - S^T k))^T; out = S^T q.

@@ -224,6 +224,16 @@ mtx_val mtx_g_rope(mtx_graph *g, mtx_val x, int64_t heads, int64_t head_n, int64
   return y;
 }
 
+mtx_val mtx_g_temperature(mtx_graph *g, mtx_val x, const mtx_temperature *t) {
+  if (!check(g, x != 0 && t->every > 0.0f && t->offset >= 0.0f && mtx_gb_domain(g, x) == MTX_DOM_ROWS, "temperature")) return 0;
+  mtx_val y;
+  mtx_step_desc *s = step1(g, MTX_OP_TEMPERATURE, x, mtx_g_width(g, x), &y);
+  s->f[0] = t->scale;
+  s->f[1] = t->every;
+  s->f[2] = t->offset;
+  return y;
+}
+
 static int kv_group(mtx_graph *g, int window) {
   mtx_kv_layout *kv = &g->plan->kv;
   for (int i = 0; i < kv->n_groups; i++)
@@ -246,7 +256,7 @@ mtx_val mtx_g_attention(mtx_graph *g, mtx_val q, mtx_val k, mtx_val v, const mtx
     return 0;
   }
   int layer = kv->n_layers++;
-  kv->layer[layer] = (mtx_kv_layer){.group = kv_group(g, a->window), .n_head_kv = a->n_head_kv, .dk = a->dk, .dv = a->dv};
+  kv->layer[layer] = (mtx_kv_layer){.group = kv_group(g, a->causal ? a->window : 0), .n_head_kv = a->n_head_kv, .dk = a->dk, .dv = a->dv};
   mtx_step_desc *s = mtx_gb_step(g, MTX_OP_KV_STORE);
   s->in[0] = k;
   s->in[1] = v;
@@ -254,6 +264,20 @@ mtx_val mtx_g_attention(mtx_graph *g, mtx_val q, mtx_val k, mtx_val v, const mtx
   mtx_val y;
   s = step1(g, MTX_OP_ATTENTION, q, (int64_t)a->n_head * a->dv, &y);
   s->kv_layer = layer;
+  s->u.attn = *a;
+  return y;
+}
+
+mtx_val mtx_g_attention_shared(mtx_graph *g, mtx_val q, int nth, const mtx_attn *a) {
+  const mtx_kv_layout *kv = &g->plan->kv;
+  if (!check(g, q && nth >= 0 && nth < kv->n_layers, "attention")) return 0;
+  const mtx_kv_layer *l = &kv->layer[nth];
+  if (!check(g, l->n_head_kv == a->n_head_kv && l->dk == a->dk && l->dv == a->dv && kv->window[l->group] == (a->causal ? a->window : 0) &&
+                a->n_head % a->n_head_kv == 0 && mtx_g_width(g, q) == (int64_t)a->n_head * a->dk, "attention"))
+    return 0;
+  mtx_val y;
+  mtx_step_desc *s = step1(g, MTX_OP_ATTENTION, q, (int64_t)a->n_head * a->dv, &y);
+  s->kv_layer = nth;
   s->u.attn = *a;
   return y;
 }
@@ -380,6 +404,9 @@ mtx_val mtx_g_ssm_scan(mtx_graph *g, mtx_val x, mtx_val dt, mtx_val B, mtx_val C
   s->head_n = n / n_head;
   s->m = n_group;
   s->n = n_state;
+  const mtx_gguf_tensor *a = g->plan->weight[A].tensor;
+  s->flag = a->ne[0] * a->ne[1] == (uint64_t)n_head * (uint64_t)n_state && n_state > 1;
+  if (!check(g, s->flag || a->ne[0] * a->ne[1] == (uint64_t)n_head, "ssm_scan")) return 0;
   s->state_off = take_state(g, n * n_state);
   return y;
 }

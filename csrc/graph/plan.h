@@ -78,6 +78,7 @@ typedef struct mtx_attn {
   float softcap;          // 0 = off: s = c * tanh(s / c)
   float alibi_max_bias;   // 0 = off
   int window;             // 0 = all; else a row sees the last `window` tokens, itself included
+  bool chunked;           // windows stand side by side instead of sliding: a row sees its own down to its first token
   bool causal;
   mtx_wid sinks;          // [n_head] extra logits in the softmax's sum, or none
 } mtx_attn;

@@ -57,16 +57,25 @@ typedef struct mtx_experts {
   int n_ff, n_ff_shared;   // floats of an expert and of the shared ones together (0 = none)
   int n_dense;             // leading layers that have none
   bool no_gate;            // plain feed-forward: down(f(up x))
+  bool latent;             // routed ones work between "ffn_latent_down" and "ffn_latent_up" (Nemotron)
 } mtx_experts;
 // The usual keys (expert_*, leading_dense_block_count); gate and norm are what a file without those keys means.
 mtx_experts mtx_experts_read(mtx_hparams *h, mtx_gate gate, bool norm);
 mtx_val mtx_block_experts(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e, mtx_unary f);
 
+// ---- recurrent layers -----------------------------------------------------------
+
+// Mamba-2 and Mamba-1 mixers of layer il, settings from ssm.*; "ssm_norm" is a norm in groups.
+mtx_val mtx_block_mamba2(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, bool has_norm);
+// Mamba-1's norms of dt, B and C: none, with weights (Jamba), without (Falcon Mamba).
+typedef enum { MTX_MAMBA_AS_IS, MTX_MAMBA_NORM, MTX_MAMBA_NORM_BARE } mtx_mamba_norm;
+mtx_val mtx_block_mamba1(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_mamba_norm norm);
+
 // ---- a whole layer in switches ----------------------------------------------------
 
-typedef enum { MTX_QK_AS_IS, MTX_QK_NORM_ROPE, MTX_QK_ROPE_NORM } mtx_qk_norm;
+typedef enum { MTX_QK_AS_IS, MTX_QK_NORM_ROPE, MTX_QK_ROPE_NORM, MTX_QK_ROPE_NORM_BARE } mtx_qk_norm;  // bare: without weights
 
-// x + post(attention(norm x)), then the same with the feed-forward network.
+// x + post(attention or mixer(norm x)), then the same with the feed-forward network.
 typedef struct mtx_layer {
   const char *attn_norm, *attn_post_norm, *ffn_norm, *ffn_post_norm;  // tensors; NULL = no such norm
   bool parallel;            // the feed-forward network reads the layer's input too (without ffn_norm: attn_norm's output)
@@ -74,7 +83,11 @@ typedef struct mtx_layer {
   const mtx_rope *rope;     // NULL = positions are not rotated in
   mtx_qk_norm qk_norm;      // "attn_q_norm", "attn_k_norm": over heads or whole rows, as the tensor is wide
   float clamp_qkv;          // 0 = off
-  mtx_attn attn;            // scale (0 = 1/sqrt(dk)), softcap, alibi_max_bias, window, sinks; the rest is filled in
+  mtx_temperature temperature;  // of queries; scale 0 = off
+  bool out_gate;            // what attention gives is multiplied by sigmoid("attn_gate" of its input)
+  mtx_attn attn;            // scale (0 = 1/sqrt(dk)), softcap, alibi_max_bias, window, chunked, sinks; the rest is filled in
+  // Instead of attention: a recurrent mixer; NULL = none.
+  mtx_val (*mixer)(mtx_graph *g, mtx_hparams *h, int il, mtx_val x);
   mtx_ffn_kind ffn;
   mtx_unary act;
   const mtx_experts *experts;  // NULL = dense

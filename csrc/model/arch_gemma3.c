@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
-// gemma3: Gemma 3. Five sliding-window layers for each global one, two rotary
-// bases, norms before and after each sub-block, tied output.
+// gemma3: Gemma 3. Five sliding-window layers for each global one, two rotary bases, norms before and after
+// each sub-block, tied output. gemma-embedding: EmbeddingGemma, the same as an encoder with symmetric windows; result as in bert.
 #include <math.h>
+#include <string.h>
 
 #include "model/arch.h"
 
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
+  bool encoder = strcmp(h->arch, "gemma-embedding") == 0;
+  if (encoder) h->causal = h->has_logits = false;
   mtx_rope global = h->rope;
   global.mode = MTX_ROPE_NEOX;
   mtx_rope local = global;
@@ -28,8 +31,9 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
     l.attn.window = is_local ? h->window : 0;
     x = mtx_block_layer(g, h, il, x, &l);
   }
+  if (encoder) return mtx_block_norm(g, h, -1, "output_norm", mtx_g_select(g, x));
   mtx_val logits = mtx_block_head(g, h, x);
   return softcap != 0.0f ? mtx_g_softcap(g, logits, softcap) : logits;
 }
 
-const mtx_arch mtx_arch_gemma3 = {.names = {"gemma3"}, .build = build};
+const mtx_arch mtx_arch_gemma3 = {.names = {"gemma3", "gemma-embedding"}, .build = build};

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// granite and granitemoe: Granite 3 and later; minicpm: MiniCPM 1 and 2. Llama's shape with
-// scales for embeddings, residuals, scores and logits.
+// granite and granitemoe: Granite 3; granitehybrid: Granite 4, with Mamba-2 mixers in most layers; minicpm: MiniCPM
+// 1 and 2. Llama's shape with scales for embeddings, residuals, scores and logits.
 #include <math.h>
 #include <string.h>
 
 #include "model/arch.h"
+
+static mtx_val mamba2(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) { return mtx_block_mamba2(g, h, il, x, true); }
 
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   mtx_rope rope = h->rope;
@@ -20,7 +22,12 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   l.attn.scale = mtx_h_f32(h, "attention.scale", 0.0f);
   if (h->n_expert) l.experts = &e;
   if (logit_scale == 0.0f) mtx_h_fail(h, MTX_EFORMAT, "logit_scale", "logits cannot be divided by 0");
-  return mtx_g_scale(g, mtx_block_decoder(g, h, mtx_block_embed(g, h, embed_scale), &l), 1.0f / logit_scale, 0.0f);
+  mtx_val x = mtx_block_embed(g, h, embed_scale);
+  for (int il = 0; il < h->n_layer && !h->err.code; il++) {
+    l.mixer = h->n_head_kv[il] ? NULL : mamba2;
+    x = mtx_block_layer(g, h, il, x, &l);
+  }
+  return mtx_g_scale(g, mtx_block_head(g, h, x), 1.0f / logit_scale, 0.0f);
 }
 
-const mtx_arch mtx_arch_granite = {.names = {"granite", "granitemoe", "minicpm"}, .build = build};
+const mtx_arch mtx_arch_granite = {.names = {"granite", "granitemoe", "granitehybrid", "minicpm"}, .build = build};

@@ -95,12 +95,23 @@ mtx_val mtx_block_attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, con
   if (l->qk_norm == MTX_QK_NORM_ROPE) norm_qk(g, h, il, &a);
   if (l->rope) mtx_block_rope_qk(g, h, il, &a, l->rope);
   if (l->qk_norm == MTX_QK_ROPE_NORM) norm_qk(g, h, il, &a);
+  if (l->qk_norm == MTX_QK_ROPE_NORM_BARE) {
+    a.q = mtx_g_rms_norm(g, a.q, h->dk, 0, h->rms_eps);
+    a.k = mtx_g_rms_norm(g, a.k, h->dk, 0, h->rms_eps);
+  }
+  if (l->temperature.scale != 0.0f) a.q = mtx_g_temperature(g, a.q, &l->temperature);
   mtx_attn p = mtx_block_attn_params(h, il, l->attn.scale, l->attn.window);
+  p.chunked = l->attn.chunked;
   p.softcap = l->attn.softcap;
   p.alibi_max_bias = l->attn.alibi_max_bias;
   p.sinks = l->attn.sinks;
   p.causal = h->causal;
-  return mtx_block_attn_out(g, h, il, mtx_g_attention(g, a.q, a.k, a.v, &p));
+  mtx_val y = mtx_g_attention(g, a.q, a.k, a.v, &p);
+  if (l->out_gate) {
+    mtx_wid gate = mtx_g_matrix(g, il, "attn_gate", mtx_g_width(g, y), mtx_g_width(g, x));
+    y = mtx_g_glu(g, MTX_UNARY_SIGMOID, mtx_g_matmul(g, gate, x, 0), y);
+  }
+  return mtx_block_attn_out(g, h, il, y);
 }
 
 // ---- feed-forward ----------------------------------------------------------------
@@ -140,8 +151,15 @@ mtx_experts mtx_experts_read(mtx_hparams *h, mtx_gate gate, bool norm) {
   return e;
 }
 
+static int64_t latent_width(const mtx_hparams *h, int il) {
+  char full[64];
+  snprintf(full, sizeof full, "blk.%d.ffn_latent_down.weight", il);
+  const mtx_gguf_tensor *t = mtx_gguf_tensor_find(h->file, full);
+  return t ? (int64_t)t->ne[1] : h->n_embd;
+}
+
 static mtx_val routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e, mtx_unary f) {
-  int64_t n = mtx_g_width(g, x), n_ff = e->n_ff;
+  int64_t n_ff = e->n_ff;
   mtx_moe m = e->route;
   m.n_expert = h->n_expert;
   m.n_used = h->n_expert_used;
@@ -151,6 +169,8 @@ static mtx_val routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx
   const char *up = joined ? "ffn_gate_up_exps" : "ffn_up_exps";
   if (joined) n_ff *= 2;
   mtx_val logits = projection(g, il, "ffn_gate_inp", m.n_expert, x);
+  if (e->latent) x = projection(g, il, "ffn_latent_down", latent_width(h, il), x);
+  int64_t n = mtx_g_width(g, x);
   if (!joined && !e->no_gate) {
     w.gate = mtx_g_matrices(g, il, "ffn_gate_exps", m.n_expert, n_ff, n);
     w.gate_bias = mtx_g_bias(g, il, "ffn_gate_exps", m.n_expert * n_ff);
@@ -159,7 +179,8 @@ static mtx_val routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx
   w.up_bias = mtx_g_bias(g, il, up, m.n_expert * n_ff);
   w.down = mtx_g_matrices(g, il, "ffn_down_exps", m.n_expert, n, e->n_ff);
   w.down_bias = mtx_g_bias(g, il, "ffn_down_exps", m.n_expert * n);
-  return mtx_g_moe(g, x, logits, &m, f, &w);
+  mtx_val y = mtx_g_moe(g, x, logits, &m, f, &w);
+  return e->latent ? projection(g, il, "ffn_latent_up", h->n_embd, y) : y;
 }
 
 mtx_val mtx_block_experts(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e, mtx_unary f) {
@@ -189,7 +210,8 @@ static mtx_val residual(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_val
 mtx_val mtx_block_layer(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_layer *l) {
   mtx_val attn_in = normed(g, h, il, l->attn_norm, x), ffn_in = attn_in;
   if (l->parallel && l->ffn_norm) ffn_in = mtx_block_norm(g, h, il, l->ffn_norm, x);
-  x = residual(g, h, il, x, mtx_block_attention(g, h, il, attn_in, l), l->attn_post_norm, l);
+  mtx_val mixed = l->mixer ? l->mixer(g, h, il, attn_in) : mtx_block_attention(g, h, il, attn_in, l);
+  x = residual(g, h, il, x, mixed, l->attn_post_norm, l);
   if (!l->parallel) ffn_in = normed(g, h, il, l->ffn_norm, x);
   mtx_val y = l->experts ? mtx_block_experts(g, h, il, ffn_in, l->experts, l->act) : mtx_block_ffn(g, h, il, ffn_in, l->ffn, l->act);
   return residual(g, h, il, x, y, l->ffn_post_norm, l);
