@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
-// olmoe: OLMoE. Experts in every layer, q and k normalised over all heads.
+// olmoe: OLMoE. Experts in every layer, q and k normalised over all heads. dots1: dots.llm1, with norms per head,
+// dense layers in front and shared experts.
 #include "model/arch.h"
 
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
@@ -12,4 +13,4 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   return mtx_block_decoder(g, h, mtx_block_embed(g, h, 1.0f), &l);
 }
 
-const mtx_arch mtx_arch_olmoe = {.names = {"olmoe"}, .build = build};
+const mtx_arch mtx_arch_olmoe = {.names = {"olmoe", "dots1"}, .build = build};

@@ -146,7 +146,7 @@ static void refuses_strangers(void) {
 
 int main(void) {
   int n;
-  char path[40];
+  char path[TEMP_PATH];
   mtx_err err = {0};
   mtx_gguf *gguf;
   mtx_kern_init(MTX_TIER_AMX);
