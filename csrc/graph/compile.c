@@ -141,12 +141,19 @@ static bool only_read_by(const mtx_plan *p, mtx_val v, int step) {
   return true;
 }
 
+// Does the matmul add into what the step before it reads? Then that step must be done before any thread multiplies.
+static bool adds_into(const mtx_plan *p, const mtx_step_desc *mm, mtx_val x) {
+  for (int i = 0; i < mm->n_w; i++)
+    if (p->val[mm->out[i]].buf == p->val[x].buf) return true;
+  return false;
+}
+
 static void find_own_rows(mtx_plan *p) {
   for (int i = 0; i + 1 < p->n_steps; i++) {
     mtx_step_desc *s = &p->step[i];
     const mtx_step_desc *mm = s + 1;
     bool whole = s->op == MTX_OP_NORM && s->n == p->val[s->out[0]].n && !s->in[1];
-    if (mm->op != MTX_OP_MATMUL || !(whole || s->op == MTX_OP_ENCODE)) continue;
+    if (mm->op != MTX_OP_MATMUL || !(whole || s->op == MTX_OP_ENCODE) || adds_into(p, mm, s->in[0])) continue;
     s->own_rows = same_val(p, mm->in[0], s->encoded ? s->encoded : s->out[0]) && only_read_by(p, s->out[0], i + 1) &&
                   (!s->encoded || only_read_by(p, s->encoded, i + 1));
   }

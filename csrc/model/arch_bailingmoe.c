@@ -9,7 +9,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   bool second = strcmp(h->arch, "bailingmoe2") == 0;
   mtx_rope rope = h->rope;
   rope.mode = second ? MTX_ROPE_NEOX : MTX_ROPE_NORM;
-  h->n_layer -= (int)mtx_h_u32(h, "nextn_predict_layers", 0);  // layers that predict further tokens
+  mtx_h_drop_nextn(h);
   mtx_experts e = mtx_experts_read(h, second ? MTX_GATE_SIGMOID : MTX_GATE_SOFTMAX, false);
   mtx_layer l = mtx_layer_default(&rope);
   l.experts = &e;

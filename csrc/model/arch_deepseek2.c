@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT
-// deepseek2: DeepSeek V2, V3, R1 and their kin: latent attention (MLA), shared
-// and routed experts, group-limited choice.
+// deepseek2: DeepSeek V2, V3, R1 and their kin (Kimi K2, Mistral Large 3): latent attention (MLA), shared
+// and routed experts, group-limited choice; mistral4: Mistral Small 4, the same with softmax gates; minicpm3: MiniCPM 3,
+// dense, with that family's scales and two lists of rotary divisors (see phi3).
 //
 // Keys and values of all heads come from one latent vector. It is what the cache
 // holds: queries are mapped into the latent space (attn_k_b) and results back out
 // of it (attn_v_b), so attention has one key head of kv_lora_rank + rotary floats.
 #include <math.h>
+#include <string.h>
 
 #include "model/arch.h"
 
@@ -13,9 +15,12 @@ typedef struct {
   int rank, n_rot, n_nope, n_v;  // latent floats; rotary, plain and value floats of a head
   float scale;
   mtx_rope rope;
+  mtx_temperature temperature;
 } mla;
 
-static mla read_mla(mtx_hparams *h) {
+static bool is_minicpm3(const mtx_hparams *h) { return strcmp(h->arch, "minicpm3") == 0; }
+
+static mla read_mla(mtx_graph *g, mtx_hparams *h) {
   mla m = {.rank = (int)mtx_h_need(h, "attention.kv_lora_rank", 1, 1 << 16), .n_rot = h->rope.n_rot};
   int head = (int)mtx_h_u32(h, "attention.key_length_mla", (uint32_t)h->dk);
   m.n_v = (int)mtx_h_u32(h, "attention.value_length_mla", (uint32_t)h->dv);
@@ -23,6 +28,15 @@ static mla read_mla(mtx_hparams *h) {
   if (m.n_nope <= 0 || m.n_v <= 0) mtx_h_fail(h, MTX_EFORMAT, "attention.key_length_mla", "heads of %d floats leave nothing beside %d rotary ones", head, m.n_rot);
   m.rope = h->rope;
   m.rope.mode = MTX_ROPE_NORM;
+  m.temperature = (mtx_temperature){.scale = mtx_h_f32(h, "attention.temperature_scale", 0.0f), .every = (float)h->rope.n_ctx_orig};
+  if (is_minicpm3(h)) {
+    bool is_long = h->n_ctx_train > h->rope.n_ctx_orig;
+    m.rope.mode = MTX_ROPE_NEOX;
+    m.rope.factors = mtx_g_vector_opt(g, -1, is_long ? "rope_factors_long" : "rope_factors_short", m.n_rot / 2);
+    mtx_g_ignore(g, -1, is_long ? "rope_factors_short.weight" : "rope_factors_long.weight");
+    m.scale = 1.0f / sqrtf((float)head);
+    return m;
+  }
   float mscale = mtx_h_f32(h, "rope.scaling.attn_factor", 1.0f);
   if (m.rope.ext != 0.0f) {
     // YaRN's magnitude is not put into the rotation but, squared, into the scores.
@@ -68,9 +82,12 @@ static mtx_val absorbed(mtx_graph *g, mtx_hparams *h, int il, mtx_val q, mtx_val
   return mtx_g_matmul_heads(g, mtx_g_matrices(g, il, "attn_v_b", n_head, m->n_v, m->rank), y, m->rank, 0);
 }
 
-static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mla *m) {
+static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) {
+  mla settings = read_mla(g, h), *m = &settings;
+  if (h->err.code) return 0;
   int n_head = h->n_head[il], head = m->n_nope + m->n_rot;
   mtx_val q = mtx_g_rope(g, queries(g, h, il, x, m), n_head, head, m->n_nope, &m->rope);
+  if (m->temperature.scale != 0.0f) q = mtx_g_temperature(g, q, &m->temperature);
   mtx_val kv = mtx_g_matmul(g, mtx_g_matrix(g, il, "attn_kv_a_mqa", m->rank + m->n_rot, h->n_embd), x, 0);
   mtx_val latent = mtx_block_norm(g, h, il, "attn_kv_a_norm", mtx_g_view(g, kv, 0, m->rank));
   mtx_val k_rot = mtx_g_rope(g, mtx_g_view(g, kv, m->rank, m->n_rot), 1, m->n_rot, 0, &m->rope);
@@ -78,17 +95,25 @@ static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const 
   return mtx_block_attn_out(g, h, il, y);
 }
 
-static mtx_val build(mtx_graph *g, mtx_hparams *h) {
-  mla m = read_mla(h);
-  mtx_experts e = mtx_experts_read(h, MTX_GATE_SOFTMAX, false);
-  mtx_val x = mtx_block_embed(g, h, 1.0f);
-  for (int il = 0; il < h->n_layer && !h->err.code; il++) {
-    x = mtx_g_add(g, x, attention(g, h, il, mtx_block_norm(g, h, il, "attn_norm", x), &m));
-    mtx_val n = mtx_block_norm(g, h, il, "ffn_norm", x);
-    bool dense = il < e.n_dense || !h->n_expert;
-    x = mtx_g_add(g, x, dense ? mtx_block_ffn(g, h, il, n, MTX_FFN_GATED, MTX_UNARY_SILU) : mtx_block_experts(g, h, il, n, &e, MTX_UNARY_SILU));
-  }
-  return mtx_block_head(g, h, x);
+// The scales of its configuration; the vocabulary's matrix reads the state times 256 / n_embd.
+static mtx_val minicpm3(mtx_graph *g, mtx_hparams *h, mtx_layer *l) {
+  l->residual_scale = 1.4f / sqrtf((float)h->n_layer);
+  mtx_val x = mtx_block_embed(g, h, 12.0f);
+  for (int il = 0; il < h->n_layer && !h->err.code; il++) x = mtx_block_layer(g, h, il, x, l);
+  mtx_val last = mtx_g_scale(g, mtx_block_norm(g, h, -1, "output_norm", mtx_g_select(g, x)), 256.0f / (float)h->n_embd, 0.0f);
+  mtx_g_hidden(g, last);
+  return mtx_block_logits(g, h, last);
 }
 
-const mtx_arch mtx_arch_deepseek2 = {.names = {"deepseek2"}, .build = build};
+static mtx_val build(mtx_graph *g, mtx_hparams *h) {
+  mtx_layer l = mtx_layer_default(NULL);
+  l.mixer = attention;
+  mtx_experts e = {0};
+  if (h->n_expert) {
+    e = mtx_experts_read(h, MTX_GATE_SOFTMAX, false);
+    l.experts = &e;
+  }
+  return is_minicpm3(h) ? minicpm3(g, h, &l) : mtx_block_decoder(g, h, mtx_block_embed(g, h, 1.0f), &l);
+}
+
+const mtx_arch mtx_arch_deepseek2 = {.names = {"deepseek2", "mistral4", "minicpm3"}, .build = build};

@@ -21,7 +21,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   l.act = MTX_UNARY_GELU;
   // llama.cpp takes the scale from the layer count: the 27B model (62 layers) divides by its hidden size per head.
   // Model folders say it (query_pre_attn_scalar).
-  l.attn.scale = mtx_h_f32(h, "attention.scale", h->n_layer == 62 ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f);
+  l.attn.scale = mtx_h_f32(h, "attention.scale", h->n_layer == 62 && h->n_head[0] ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f);
   float softcap = mtx_h_f32(h, "final_logit_softcapping", 0.0f);
 
   mtx_val x = mtx_block_embed(g, h, sqrtf((float)h->n_embd));

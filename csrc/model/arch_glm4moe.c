@@ -6,7 +6,7 @@
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   mtx_rope rope = h->rope;
   rope.mode = MTX_ROPE_NEOX;
-  h->n_layer -= (int)mtx_h_u32(h, "nextn_predict_layers", 0);
+  mtx_h_drop_nextn(h);
   mtx_experts e = mtx_experts_read(h, MTX_GATE_SIGMOID, false);
   mtx_layer l = mtx_layer_default(&rope);
   l.ffn_norm = "post_attention_norm";

@@ -4,9 +4,10 @@
 #include "model/arch.h"
 
 static mtx_experts read_experts(mtx_hparams *h, int il) {
+  int first = h->n_ff[0];
   h->n_ff[0] = h->n_expert_used ? h->n_ff[il] / h->n_expert_used : 0;  // what files without expert_feed_forward_length mean
   mtx_experts e = mtx_experts_read(h, MTX_GATE_SIGMOID, false);
-  h->n_ff[0] = 0;
+  h->n_ff[0] = first;
   e.no_gate = true;
   return e;
 }
@@ -15,7 +16,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   if (h->rms_eps == 0.0f) h->rms_eps = h->ln_eps;  // its files name the epsilon of its RMS norms so
   mtx_experts e = {0};
   mtx_layer l = mtx_layer_default(NULL);
-  h->n_layer -= (int)mtx_h_u32(h, "nextn_predict_layers", 0);  // layers that predict further tokens
+  mtx_h_drop_nextn(h);
   mtx_val x = mtx_block_embed(g, h, 1.0f);
   for (int il = 0; il < h->n_layer && !h->err.code; il++) {
     mtx_val n = mtx_block_norm(g, h, il, "attn_norm", x), y;

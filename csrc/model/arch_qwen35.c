@@ -90,7 +90,7 @@ static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x) {
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   int interval = (int)mtx_h_u32(h, "full_attention_interval", 4);
   if (interval < 1) mtx_h_fail(h, MTX_EFORMAT, "full_attention_interval", "must be at least 1");
-  h->n_layer -= (int)mtx_h_u32(h, "nextn_predict_layers", 0);  // layers that predict further tokens
+  mtx_h_drop_nextn(h);
   mtx_experts e = {0};
   mtx_layer l = mtx_layer_default(NULL);
   l.ffn_norm = "post_attention_norm";

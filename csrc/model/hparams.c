@@ -97,6 +97,12 @@ bool mtx_h_local(mtx_hparams *h, int il, uint32_t period) {
   return v > 0 && il % v < v - 1;
 }
 
+void mtx_h_drop_nextn(mtx_hparams *h) {
+  uint32_t n = mtx_h_u32(h, "nextn_predict_layers", 0);
+  if (n >= (uint32_t)h->n_layer) mtx_h_fail(h, MTX_EFORMAT, "nextn_predict_layers", "%u of %d layers predict further tokens; none would be left", n, h->n_layer);
+  else h->n_layer -= (int)n;
+}
+
 static int layer_count(mtx_hparams *h, const char *key, int il, int64_t def, int64_t max) {
   int64_t v = mtx_h_layer(h, key, il, def);
   if (v < 0 || v > max) {

@@ -48,6 +48,8 @@ int64_t mtx_h_layer(mtx_hparams *h, const char *key, int il, int64_t def);
 // Does layer il see only h->window tokens? attention.sliding_window_pattern: a list of bools, or a period (else
 // `period`), the last layer of which sees all.
 bool mtx_h_local(mtx_hparams *h, int il, uint32_t period);
+// Leaves out the last layers of the file that predict further tokens (nextn_predict_layers).
+void mtx_h_drop_nextn(mtx_hparams *h);
 bool mtx_h_has(const mtx_hparams *h, const char *key);
 void mtx_h_fail(mtx_hparams *h, mtx_code code, const char *key, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 

@@ -44,18 +44,16 @@ static void warn_unused(const unused_list *u) {
 // unknown one would only give misleading errors.
 static mtx_code find_arch(const mtx_gguf *f, const mtx_arch **out, mtx_err *err) {
   mtx_str name;
-  char text[64], known[300] = "";
+  char text[64];
+  int n_known = 0;
   if (mtx_gguf_get_str(f, "general.type", false, &name, NULL) == MTX_OK && name.len == 7 && !memcmp(name.ptr, "adapter", 7))
     return mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(f), "general.type", 0, "this file is an adapter; load its base model and name it there");
   mtx_code code = mtx_gguf_get_str(f, "general.architecture", true, &name, err);
   if (code) return code;
   snprintf(text, sizeof text, "%.*s", (int)(name.len < 63 ? name.len : 63), name.ptr);
   if ((*out = mtx_arch_find(text))) return MTX_OK;
-  for (const char *const *n = mtx_model_architectures(); *n; n++) {
-    size_t len = strlen(known);
-    snprintf(known + len, sizeof known - len, "%s%s", len ? ", " : "", *n);
-  }
-  return mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(f), "general.architecture", 0, "mtx does not know the architecture '%s' (known: %s)", text, known);
+  for (const char *const *n = mtx_model_architectures(); *n; n++) n_known++;
+  return mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(f), "general.architecture", 0, "mtx does not know the architecture '%s' (it knows %d; README, \"What works\", lists them)", text, n_known);
 }
 
 static mtx_code check_memory(const mtx_gguf *f, uint64_t need, mtx_err *err) {

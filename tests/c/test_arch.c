@@ -138,6 +138,14 @@ static void check_hidden(const run *r, const mtx_model *m, const float *ref, con
   free(all);
 }
 
+// What every thread makes for itself must not be read from where the product behind it is added.
+static void check_plan(const run *r, const mtx_model *m) {
+  const mtx_plan *p = mtx_model_plan(m);
+  for (int i = 0; i + 1 < p->n_steps; i++)
+    for (int k = 0; p->step[i].own_rows && k < p->step[i + 1].n_w; k++)
+      CHECK(p->val[p->step[i + 1].out[k]].buf != p->val[p->step[i].in[0]].buf, "%s: step %d is read while it is written", r->name, i);
+}
+
 static void check_run(const run *r, const mtx_model *m) {
   size_t n = (size_t)r->rows * (size_t)r->width;
   float *ref = read_floats(r->file, n);
@@ -178,7 +186,7 @@ static void run_one(const run *r, const golden_model *gm) {
     CHECK(code == MTX_EUNSUPPORTED && strcmp(err.key, "general.architecture") == 0 && strstr(err.msg, r->arch), "%s: %s", r->name, err.msg);
   } else {
     CHECK(code == MTX_OK, "%s: %s: %s", r->name, err.key, err.msg);
-    if (code == MTX_OK) check_run(r, m);
+    if (code == MTX_OK) check_plan(r, m), check_run(r, m);
   }
   mtx_model_close(m);
   unlink(path);
