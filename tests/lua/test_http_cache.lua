@@ -89,6 +89,22 @@ function TestCache:test_progress_of_a_long_prompt()
   end
 end
 
+-- T77: while a long prompt is read everything that does not need the model is answered, before its first token.
+function TestCache:test_answers_during_a_long_prompt()
+  start({})
+  local body = require("mtx.json").encode({ prompt = PROMPT .. PROMPT .. PROMPT .. PROMPT, n_predict = 1, stream = true, return_progress = true })
+  local c = client.connect(port)
+  c:send("POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  lu.assertTrue(c:until_found('"processed":0'))
+  for _, path in ipairs({ "/health", "/api/ps", "/metrics", "/slots", "/v1/models", "/ready" }) do
+    lu.assertEquals(client.request(port, "GET", path).status, 200, path)
+    lu.assertNil(c.data:find('"stop":true', 1, true), path .. " was answered behind the prompt")
+  end
+  c:until_closed()
+  lu.assertStrContains(c.data, '"stop":true')
+  stop()
+end
+
 function TestCache:test_slot_in_another_server()
   uv.fs_mkdir(dir .. "/slots", 493)
   start({ slot_save_path = dir .. "/slots" })

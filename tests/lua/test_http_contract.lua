@@ -68,6 +68,22 @@ function TestContract:test_samplers_on_v1()
   lu.assertEquals(post("/completion", { model = "tiny", prompt = "x", n_probs = 2, post_sampling_probs = false }).status, 200)
 end
 
+-- Token ids in every chunk, and what ends an answer without making it an error, on every API of llama-server's.
+function TestContract:test_return_tokens_and_the_soft_deadline()
+  fake.reply = function() return "ab cd" end
+  local ids, text = {}, ""
+  for _, e in ipairs(client.sse(post("/completion", { model = "tiny", prompt = "x", stream = true, return_tokens = true }).body)) do
+    if not e.data.stop then text = text .. e.data.content end
+    if not e.data.stop then table.move(e.data.tokens, 1, #e.data.tokens, #ids + 1, ids) end
+  end
+  lu.assertEquals({ text, ids }, { "ab cd", { 97, 99 } }) -- the scripted model's token of a piece is its first character
+  lu.assertEquals(client.sse(post("/completion", { model = "tiny", prompt = "x", stream = true }).body)[1].data.tokens, {})
+  fake.reply = function() return { text = "a b c", fail_after = 2, code = "deadline" } end
+  local r = post("/v1/chat/completions", { model = "tiny", messages = user("x"), t_max_predict_ms = 50000 })
+  lu.assertEquals({ r.status, r.json.choices[1].finish_reason, r.json.choices[1].message.content }, { 200, "length", "a b " }, r.body)
+  lu.assertEquals(post("/v1/chat/completions", { model = "tiny", messages = user("x"), deadline_ms = 50000 }).status, 503)
+end
+
 function TestContract:test_native_pings()
   fake.reply = function() return { text = "a b", delay_ms = 1200 } end
   local r = post("/completion", { model = "tiny", prompt = "x", stream = true, sse_ping_interval = 1 })

@@ -308,6 +308,13 @@ function TestAuth:test_preflight_needs_no_key()
   lu.assertStrContains(r.headers["access-control-allow-headers"], "Authorization")
   r = client.request(self.port, "POST", "/echo", "x", { Origin = "http://localhost:1" })
   lu.assertEquals({ r.status, r.headers["access-control-allow-origin"] }, { 401, "http://localhost:1" })
+  for _, path in ipairs({ "/health", "/no/such/route" }) do -- T74: also on answers that need no key, and on errors
+    lu.assertEquals(client.request(self.port, "GET", path, nil, { Origin = "http://localhost:1" }).headers["access-control-allow-origin"], "http://localhost:1", path)
+  end
+  for _, from in ipairs({ "http://localhost.evil.com", "null", "https://evil.com" }) do
+    r = client.request(self.port, "OPTIONS", "/v1/chat/completions", nil, { Origin = from, ["Access-Control-Request-Method"] = "POST" })
+    lu.assertEquals({ r.status, r.headers["access-control-allow-origin"], r.headers["access-control-allow-headers"] }, { 204 })
+  end
 end
 
 function TestAuth:test_guessing_is_slowed()

@@ -34,8 +34,7 @@ function llama.common(body, r)
   r.ping_s = check.integer(body, "sse_ping_interval", -1)
   check.integer(body, "id_slot", -1)
   check.integer(body, "n_indent", 0)
-  local most = check.integer(body, "t_max_predict_ms", 1)
-  r.deadline_ms, r.soft_deadline = most or check.integer(body, "deadline_ms", 1), most ~= nil -- soft: the answer ends there
+  request.deadline(r, body)
   if check.boolean(body, "cache_prompt") == false then r.no_cache = true end
   if check.boolean(body, "post_sampling_probs") then
     fail(400, "post_sampling_probs is not supported: probabilities are those before sampling (n_probs)", { param = "post_sampling_probs" })
@@ -112,8 +111,8 @@ function Writer:event(ev)
   if ev.kind == "progress" then
     return stream.sse('{"index":' .. ev.choice .. ',"content":"","tokens":[],"stop":false,"id_slot":-1' .. openai_reply.progress(ev))
   end
-  if ev.kind ~= "text" or (ev.text == "" and not ev.logprobs) then return "" end
-  return stream.sse('{"index":' .. ev.choice .. ',"content":' .. wire.quote(ev.text) .. ',"tokens":[],"stop":false,"id_slot":-1'
+  if ev.kind ~= "text" or (ev.text == "" and not ev.logprobs and not ev.tokens) then return "" end
+  return stream.sse('{"index":' .. ev.choice .. ',"content":' .. wire.quote(ev.text) .. ',"tokens":' .. (ev.tokens and wire.encode(list(ev.tokens)) or "[]") .. ',"stop":false,"id_slot":-1'
     .. (ev.logprobs and ',"completion_probabilities":' .. wire.encode(probabilities(ev.logprobs)) or "") .. openai_reply.timed(ev) .. "}")
 end
 

@@ -125,7 +125,7 @@ local function common(body, r)
     fail(400, "the server does not search with beams; best_of chooses among sampled answers, `mtx generate --beams` and model:beam search", { param = "use_beam_search" })
   end
   r.priority = check.integer(body, "priority", -100, 100)
-  r.deadline_ms = check.integer(body, "deadline_ms", 1)
+  request.deadline(r, body)
   r.ignore_eos = check.boolean(body, "ignore_eos")
   r.request_id = check.string(body, "request_id")
   r.ping_s = check.integer(body, "sse_ping_interval", -1)

@@ -174,6 +174,12 @@ function request.lora(t)
   return out[1] and out or nil
 end
 
+-- When an answer is an error, or with llama-server's field just over.
+function request.deadline(r, t)
+  local most = check.integer(t, "t_max_predict_ms", 1)
+  r.deadline_ms, r.soft_deadline = most or check.integer(t, "deadline_ms", 1), most ~= nil
+end
+
 -- Budget and message of thoughts, llama-server's fields; -1 = no limit, 0 = do not think.
 function request.think_budget(r, t)
   local n = check.integer(t, "thinking_budget_tokens", -1) or check.integer(t, "reasoning_budget_tokens", -1)

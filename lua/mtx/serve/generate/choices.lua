@@ -145,7 +145,8 @@ function ON.token(job, choice, ev)
   end
   local parser = choice.parser
   if not parser then
-    if ev.text ~= "" or logprobs then emit(job, { kind = "text", text = ev.text, logprobs = logprobs, usage = choice.n_out and so_far(choice) }, choice) end
+    local tokens = job.req.return_tokens and ev.tokens
+    if ev.text ~= "" or logprobs or tokens then emit(job, { kind = "text", text = ev.text, tokens = tokens, logprobs = logprobs, usage = choice.n_out and so_far(choice) }, choice) end
     return
   end
   local events = parser:feed(ev.text)
