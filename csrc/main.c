@@ -91,5 +91,9 @@ int main(int argc, char **argv) {
     fprintf(stderr, "mtx: %s\n", msg ? msg : "error object is not a string");
   }
   lua_close(L);
+  if (fflush(stdout) | ferror(stdout)) {  // print() does not tell
+    fputs("mtx: the output could not be written whole\n", stderr);
+    if (!rc) rc = 1;
+  }
   return rc;
 }

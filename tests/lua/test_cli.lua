@@ -46,6 +46,20 @@ function TestCli:test_usage_errors_exit_2()
   end
 end
 
+function TestCli:test_a_full_disk_is_a_failure()
+  for _, command in ipairs({ "logits " .. SMOL .. " --tokens 504,3575 -o /dev/full", "logits " .. MODELS .. "/minilm.gguf --embeddings --tokens 101,102 -o /dev/full" }) do
+    local _, err, code = run(command)
+    lu.assertEquals(code, 1, command)
+    lu.assertStrContains(err, "No space left on device")
+  end
+  local err = temp.path()
+  for _, command in ipairs({ "tokenize " .. SMOL .. " hello", "info " .. SMOL, "config" }) do
+    local _, _, code = os.execute(MTX .. command .. " >/dev/full 2>" .. err .. " </dev/null")
+    local file <close> = assert(io.open(err))
+    lu.assertEquals({ code, file:read("a") }, { 1, "mtx: the output could not be written whole\n" }, command)
+  end
+end
+
 function TestCli:test_failures_exit_1_and_name_the_file()
   for _, command in ipairs({ "run no.gguf hi", "info no.gguf", "tokenize no.gguf hi", "generate no.gguf -p x", "bench no.gguf", "embed no.gguf x" }) do
     local _, err, code = run(command)

@@ -6,6 +6,7 @@ local json = require("mtx.json")
 local sampling = require("mtx.cli.sampling")
 local sorted_keys = require("mtx.sorted_keys")
 local term = require("mtx.cli.term")
+local whole_file = require("mtx.whole_file")
 
 local chat = {}
 
@@ -66,10 +67,8 @@ end
 
 function COMMANDS.save(state, path)
   if path == "" then return say("usage: /save FILE") end
-  local file, message = io.open(path, "w")
-  if not file then return say(message) end
-  file:write(json.encode({ system = state.system, messages = state.turns }), "\n")
-  file:close()
+  local ok, message = whole_file.write(path, json.encode({ system = state.system, messages = state.turns }) .. "\n")
+  if not ok then return say("cannot write " .. path .. ": " .. message) end
   say("saved " .. #state.turns .. " messages")
 end
 

@@ -36,30 +36,35 @@ function logits.run(list)
   if not model then return code end
   local file, message = io.open(values.output, "wb")
   if not file then return args.failure(message) end
+  local written, why = true, nil
+  local function write(bytes)
+    if written then written, why = file:write(bytes) end
+  end
+  -- The file ends here: `failed`, or what kept it from being written, as the exit code.
+  local function ended(failed)
+    local closed, reason = file:close()
+    model:close()
+    if failed then return args.failure(failed) end
+    if not written or not closed then return args.failure("cannot write " .. values.output .. ": " .. (why or reason)) end
+    return 0
+  end
   if values.embeddings then
     local lists
     lists, message = model:embed({ ids }, { pooling = "none" })
-    for _, v in ipairs(lists and lists[1] or {}) do file:write(("<" .. ("f"):rep(#v)):pack(table.unpack(v))) end
-    file:close()
-    model:close()
-    if not lists then return args.failure(message) end
-    return 0
+    for _, v in ipairs(lists and lists[1] or {}) do write(("<" .. ("f"):rep(#v)):pack(table.unpack(v))) end
+    return ended(not lists and message)
   end
   local session = assert(model:session())
   local step = values.chunk or #ids
   for at = 1, #ids, step do
     local rows
     rows, message = session:eval(table.move(ids, at, math.min(at + step - 1, #ids), 1, {}), { all = true })
-    if not rows then
-      file:close()
-      return args.failure(message)
-    end
-    file:write(rows:bytes())
+    if not rows then break end
+    message = nil
+    write(rows:bytes())
   end
-  file:close()
   session:close()
-  model:close()
-  return 0
+  return ended(message)
 end
 
 return logits
