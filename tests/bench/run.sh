@@ -20,3 +20,5 @@ for b in "$BUILD"/tests/bench/bench_*; do
 done
 echo "== bench_template (slowest 10)"
 "$BUILD/mtx" tests/bench/bench_template.lua | head -10
+echo "== bench_parse (slowest 5)"
+"$BUILD/mtx" tests/bench/bench_parse.lua | head -5
