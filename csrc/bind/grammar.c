@@ -25,8 +25,8 @@ static handle *push_handle(lua_State *L) {
   return h;
 }
 
-// What a rule of gbnf's table is: the text of a JSON Schema, or {schema = it, stop = text} for its
-// strings as plain text. The table keeps the strings alive.
+// What a rule of gbnf's table is: the text of a JSON Schema, {schema = it, stop = text} for its
+// strings as plain text, or {inside = regex}. The table keeps the strings alive.
 static void schema_rule(lua_State *L, mtx_schema_rule *r) {
   luaL_argcheck(L, lua_type(L, -2) == LUA_TSTRING && (lua_type(L, -1) == LUA_TSTRING || lua_istable(L, -1)), 2, "a table of rule = schema text is needed");
   *r = (mtx_schema_rule){.as_text = lua_istable(L, -1)};
@@ -35,7 +35,12 @@ static void schema_rule(lua_State *L, mtx_schema_rule *r) {
     r->text = lua_tolstring(L, -1, &r->len);
     return;
   }
-  luaL_argcheck(L, lua_getfield(L, -1, "schema") == LUA_TSTRING, 2, "{schema = text, stop = text} is needed");
+  r->inside = lua_getfield(L, -1, "inside") == LUA_TSTRING;
+  r->as_text = !r->inside;
+  if (!r->inside) {
+    lua_pop(L, 1);
+    luaL_argcheck(L, lua_getfield(L, -1, "schema") == LUA_TSTRING, 2, "{schema = text, stop = text} or {inside = regex} is needed");
+  }
   r->text = lua_tolstring(L, -1, &r->len);
   lua_pop(L, 1);
   const int type = lua_getfield(L, -1, "stop");
@@ -44,7 +49,7 @@ static void schema_rule(lua_State *L, mtx_schema_rule *r) {
   lua_pop(L, 1);
 }
 
-// gbnf(text [, {rule = JSON Schema text, or {schema = it, stop = text}}]) -> grammar
+// gbnf(text [, {rule = JSON Schema text, {schema = it, stop = text} or {inside = regex}}]) -> grammar
 static int l_grammar_gbnf(lua_State *L) {
   size_t n, n_schemas = 0;
   const char *text = luaL_checklstring(L, 1, &n);

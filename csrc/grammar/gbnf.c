@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "grammar/build.h"
+#include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "grammar/text.h"
 
@@ -374,6 +375,8 @@ static mtx_code compile_mixed(mtx_gb *b, const char *text, size_t len, const mtx
     if (b->code) break;
     if (b->rules[r].defined)
       mtx_gb_fail(b, MTX_EINVAL, 0, "rule %.*s is a schema and is also defined", (int)schemas[i].name_len, schemas[i].name);
+    else if (schemas[i].inside)
+      mtx_gb_define(b, r, mtx_regex_expression(b, schemas[i].text, schemas[i].len, true));
     else
       code = mtx_schema_define(b, r, schemas + i, opts, err);
   }

@@ -79,6 +79,7 @@ typedef struct mtx_schema_rule {
   bool as_text;      // the strings of the schema, as they are instead of as JSON writes them
   const char *stop;  // as_text: none of them holds this (what ends them); stop_len 0: they may hold anything
   size_t stop_len;
+  bool inside;       // the text is a regex: what it finds a match in, as it stands between the quotes of JSON
 } mtx_schema_rule;
 mtx_code mtx_grammar_compile_mixed(const char *text, size_t len, const mtx_schema_rule *schemas, size_t n_schemas,
                                    const mtx_schema_opts *opts, mtx_grammar **out, mtx_err *err);

@@ -102,7 +102,8 @@ function core.tokenizer.repair_utf8(text) end
 
 core.grammar = {}
 ---Compiles a GBNF text; the start rule is "root". schemas: {rule = JSON Schema text}, rules that the text uses
----and does not define; {rule = {schema = JSON Schema text, stop = text}}: its strings as plain text that does not hold `stop`.
+---and does not define; {rule = {schema = JSON Schema text, stop = text}}: its strings as plain text that does not hold `stop`;
+---{rule = {inside = regex}}: what it finds a match in, as it stands between the quotes of JSON.
 ---@return mtx.grammar|nil, string?, string?
 function core.grammar.gbnf(text, schemas) end
 ---Compiles a JSON Schema text. Options: ws (space, none, any); strict: refuse what cannot

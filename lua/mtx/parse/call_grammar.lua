@@ -1,144 +1,21 @@
 -- SPDX-License-Identifier: MIT
 -- Tools and a format -> a GBNF text that allows exactly their calls, and the JSON Schemas it
 -- names (core.grammar.gbnf), strings that a format writes as plain text among them.
+local core = require("mtx.core")
+local memo = require("mtx.memo")
+local custom_input = require("mtx.parse.custom_input")
 local forms = require("mtx.parse.forms")
 local json = require("mtx.json")
 local parameters = require("mtx.parse.parameters")
+local rules = require("mtx.parse.rules")
 
 local call_grammar = {}
 
-local G = {}
+-- The rules with what a form's values need.
+local G = setmetatable({}, { __index = rules })
 G.__index = G
 
-local ESCAPES = { ["\n"] = "\\n", ["\r"] = "\\r", ["\t"] = "\\t", ['"'] = '\\"', ["\\"] = "\\\\" }
-
-local function quoted(text)
-  return '"' .. text:gsub('[%z\1-\31"\\\127]', function(c) return ESCAPES[c] or ("\\x%02x"):format(c:byte()) end) .. '"'
-end
-
-local CLASSES = { I = "[0-9]+", C = "[a-zA-Z0-9]{9}", L = '"\\n"{0,2}', O = [[(", \"id\": \"" [a-zA-Z0-9]{9} "\"")?]] }
-
--- A form's text without values: its places filled in.
-function G:form_text(text)
-  local out = {}
-  for plain, place in (text .. "$"):gmatch("([^$]*)%$(%u?)") do
-    if plain ~= "" then out[#out + 1] = self:literal(plain) end
-    out[#out + 1] = CLASSES[place]
-  end
-  return out[1] and table.concat(out, " ") or '""'
-end
-
--- A literal in which the marks that are control tokens are those tokens.
-function G:literal(text)
-  local out, pos = {}, 1
-  while pos <= #text do
-    local at, mark, id
-    for m, token in pairs(self.control) do
-      local i = text:find(m, pos, true)
-      if i and (not at or i < at or (i == at and #m > #mark)) then at, mark, id = i, m, token end
-    end
-    local plain = text:sub(pos, (at or #text + 1) - 1)
-    if plain ~= "" then out[#out + 1] = quoted(plain) end
-    if not at then break end
-    out[#out + 1] = "<[" .. id .. "]>"
-    pos = at + #mark
-  end
-  return out[1] and table.concat(out, " ") or '""'
-end
-
--- One of a list of values as texts.
-function G:any(list)
-  local choices = {}
-  for i, v in ipairs(list) do choices[i] = self:literal(tostring(v)) end
-  return table.concat(choices, " | ")
-end
-
--- A rule of its own for an expression -> its name.
-function G:rule(body)
-  if not self.by_body[body] then
-    self.n = self.n + 1
-    self.by_body[body] = "r" .. self.n
-    self.lines[#self.lines + 1] = "r" .. self.n .. " ::= " .. body
-  end
-  return self.by_body[body]
-end
-
--- A rule that is a JSON Schema.
-function G:schema(schema)
-  local text = json.encode(schema)
-  if not self.by_body["\0" .. text] then
-    self.n = self.n + 1
-    self.by_body["\0" .. text] = "s" .. self.n
-    self.schemas["s" .. self.n] = text
-  end
-  return self.by_body["\0" .. text]
-end
-
--- Text that holds none of the marks: the automaton of Aho and Corasick, a rule for each state. Marks with control
--- tokens in them are no text at all.
-function G:without(marks)
-  local name = table.concat(marks, "\0")
-  self.texts[name] = self.texts[name] or self:new_text(marks)
-  return self.texts[name]
-end
-
-function G:new_text(marks)
-  local nodes = { { next = {}, text = "" } } -- next: {char = node}
-  for _, mark in ipairs(marks) do
-    local node = nodes[1]
-    for token in pairs(self.control) do node = node and not mark:find(token, 1, true) and node end
-    for _, code in utf8.codes(node and mark or "") do
-      local c = utf8.char(code)
-      if not node.next[c] then
-        node.next[c] = { next = {}, text = node.text .. c }
-        nodes[#nodes + 1] = node.next[c]
-      end
-      node = node.next[c]
-    end
-    if node then node.is_end = true end
-  end
-  if not nodes[2] then return ".*" end
-  self.n = self.n + 1
-  for i, node in ipairs(nodes) do node.name = "t" .. self.n .. "-" .. i end
-  local by_text = {}
-  for _, node in ipairs(nodes) do by_text[node.text] = node end
-  for _, node in ipairs(nodes) do
-    local to, ends = {}, false -- what each character leads to, of this state and of all that its text ends with
-    local tail = node.text
-    while true do
-      local state = by_text[tail]
-      for c, follower in pairs(state and state.next or {}) do to[c] = to[c] or follower end
-      ends = ends or (state and state.is_end)
-      if tail == "" then break end
-      tail = tail:sub(utf8.offset(tail, 2))
-    end
-    node.to, node.ends = to, ends
-  end
-  for i, node in ipairs(nodes) do
-    local chars, others = {}, {}
-    for c in pairs(node.to) do chars[#chars + 1] = c end
-    table.sort(chars)
-    local class = {}
-    for k, c in ipairs(chars) do
-      class[k] = (c:find("[%]\\^-]") and "\\" or "") .. c
-      if not node.to[c].ends then others[#others + 1] = quoted(c) .. " " .. node.to[c].name end
-    end
-    class = "[^" .. table.concat(class) .. "]"
-    if not node.ends then
-      self.lines[#self.lines + 1] = node.name .. " ::= " .. (i == 1 and class .. "* (" .. table.concat(others, " | ") .. ")?"
-        or table.concat({ '""', class .. " " .. nodes[1].name, table.unpack(others) }, " | "))
-    end
-  end
-  return nodes[1].name
-end
-
--- What may come before a mark: where it begins with a control token, every other token, since some frame the text.
-function G:before(mark)
-  for text, token in pairs(self.control) do
-    if mark:sub(1, #text) == text then return "(!<[" .. token .. "]>)*" end
-  end
-  return self:without({ mark })
-end
+local quoted = rules.quoted
 
 local function only(kinds, kind) return kinds and kinds[kind] and next(kinds, next(kinds)) == nil end
 
@@ -171,15 +48,7 @@ end
 -- Plain text as a string's schema wants it, without `stop`.
 function G:plain(schema, stop)
   if not asks(schema) then return self:without({ stop }) end
-  local text = json.encode(alone(schema, self.root))
-  for token in pairs(self.control) do stop = stop and not stop:find(token, 1, true) and stop end -- no text holds a control token
-  local name = "\0" .. text .. "\0" .. (stop or "")
-  if not self.by_body[name] then
-    self.n = self.n + 1
-    self.by_body[name] = "p" .. self.n
-    self.schemas["p" .. self.n] = { schema = text, stop = stop }
-  end
-  return self.by_body[name]
+  return self:strings(alone(schema, self.root), stop)
 end
 
 -- A string between marks or up to one, held to its enum.
@@ -239,16 +108,15 @@ function G:element(schema, kinds, depth)
   return self:schema(alone(schema, self.root))
 end
 
--- A form's text with the parameter's places filled in. type: what stands for $T.
-function G:filled(text, key, type, value)
+-- A form's text with the places named in `values` filled in: {K = expression, ...}.
+function G:filled(text, values)
   local out, pos = {}, 1
   while true do
-    local i = text:find("%$[KTV]", pos)
+    local i, _, place = text:find("%$([KTVNAP])", pos)
     local plain = text:sub(pos, (i or #text + 1) - 1)
     if plain ~= "" then out[#out + 1] = self:form_text(plain) end
     if not i then return table.concat(out, " ") end
-    local place = text:sub(i + 1, i + 1)
-    out[#out + 1] = place == "K" and quoted(self:named(key)) or place == "T" and type or value
+    out[#out + 1] = values[place]
     pos = i + 2
   end
 end
@@ -262,14 +130,15 @@ local JSON_KINDS = { "number", "boolean", "null", "object", "array" }
 function G:parameter(key, schema, depth)
   local form, root = self.form, self.root
   local kinds = parameters.kinds_of(schema, root)
-  if form.quote then return self:filled(form.parameter, key, nil, self:gemma(schema, depth)) end
+  local name = quoted(self:named(key))
+  if form.quote then return self:filled(form.parameter, { K = name, V = self:gemma(schema, depth) }) end
   if not form.close or (kinds and not kinds.string) then
     local value = form.nested and self:element(schema, kinds, depth) or self:schema(alone(schema, root))
-    return self:filled(form.parameter, key, self:types(kinds), value)
+    return self:filled(form.parameter, { K = name, T = self:types(kinds), V = value })
   end
-  local text = self:filled(form.text or form.parameter, key, nil, self:text(only(kinds, "string") and schema or nil, form.close))
+  local text = self:filled(form.text or form.parameter, { K = name, V = self:text(only(kinds, "string") and schema or nil, form.close) })
   if not form.text or only(kinds, "string") then return text end
-  return "(" .. text .. " | " .. self:filled(form.parameter, key, self:types(kinds), self:schema(alone(schema, root))) .. ")"
+  return "(" .. text .. " | " .. self:filled(form.parameter, { K = name, T = self:types(kinds), V = self:schema(alone(schema, root)) }) .. ")"
 end
 
 -- The words of a form for the types a value may have that is no string.
@@ -310,20 +179,31 @@ local function closed(parameters)
 end
 call_grammar.closed = closed
 
+-- The one parameter of a tool whose input a grammar describes.
+function G:custom_input(definition)
+  local form, literal = self.form, nil
+  local function body(inside, without) return custom_input(self, definition, inside, without) end
+  if form.quote then literal = self:literal(form.quote) .. " " .. body(false, form.quote) .. " " .. self:literal(form.quote)
+  elseif form.cdata then literal = '"<![CDATA[" ' .. body(false, "]]>") .. ' "]]>"'
+  elseif form.close then literal = body(false, form.close)
+  else literal = '"\\"" ' .. body(true) .. ' "\\""' end
+  return self:filled(form.text or form.parameter, { K = quoted("input"), V = literal })
+end
+
 -- One tool's call: the form's text with its places filled in.
 function G:call(tool, text)
   local f = tool["function"]
   self.root = closed(f.parameters)
-  local out, pos = {}, 1
-  while true do
-    local i = text:find("%$[NAP]", pos)
-    local plain = text:sub(pos, (i or #text + 1) - 1)
-    if plain ~= "" then out[#out + 1] = self:form_text(plain) end
-    if not i then return table.concat(out, " ") end
-    local place = text:sub(i + 1, i + 1)
-    out[#out + 1] = place == "N" and quoted(self:named(f.name)) or place == "A" and self:schema(self.root) or self:members(self.root, 0)
-    pos = i + 2
+  local definition = self.custom[f.name]
+  local values = { N = quoted(self:named(f.name)) }
+  if not definition then
+    if text:find("$A", 1, true) then values.A = self:schema(self.root) else values.P = self:members(self.root, 0) end
+  elseif text:find("$A", 1, true) then
+    values.A = '"{\\"input\\":" " "? "\\"" ' .. custom_input(self, definition, true) .. ' "\\"}"'
+  else
+    values.P = self:custom_input(definition)
   end
+  return self:filled(text, values)
 end
 
 -- The whole answer of a model that is left to itself, in a form whose texts have frames (`turn` of forms.lua):
@@ -339,13 +219,16 @@ end
 -- options: format, template, tools, control = {mark = token id} of marks that are control tokens,
 -- parallel = false (one call), mark (the format's opening mark, when it has been read already),
 -- answer = a JSON Schema that may come in place of calls, after_text (with mark: text may come first, and no call at all),
--- turn (the whole answer, texts and calls as the model likes).
+-- turn (the whole answer, texts and calls as the model likes), custom = {name = Lark grammar of the tool's one parameter},
+-- bare (calls as bare JSON, for formats that have no form).
 -- -> GBNF text, {rule = schema text} | nil when the format has no form of its own for it.
 function call_grammar.of(options)
   local form = forms[options.format.name]
   if type(form) == "function" then form = form(options.template) end
+  if options.bare then form = forms.bare end
   if not form or not (options.tools or form.answer) or (options.turn and not form.turn) then return nil end
-  local g = setmetatable({ form = form, control = options.control or {}, lines = {}, schemas = {}, by_body = {}, n = 0, texts = {} }, G)
+  local g = rules.new(G, options.control)
+  g.form, g.custom = form, options.custom or {}
   local mark, head, root = options.mark or "", form.head or "", {}
   local function one_of(text)
     local calls = {}
@@ -368,5 +251,16 @@ function call_grammar.of(options)
   local ending = form.ending and " (" .. g:literal(form.ending) .. ")?" or ""
   return "root ::= " .. goes_on .. "(" .. table.concat(root, " | ") .. ")" .. ending .. "\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas
 end
+
+-- false when a Lark grammar can be held, else what is wrong.
+call_grammar.fault_of_custom = memo(64, function(definition)
+  local ok, message = pcall(function()
+    local g = rules.new(G)
+    local body = custom_input(g, definition, true)
+    local compiled, text = core.grammar.gbnf("root ::= " .. body .. "\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas)
+    if not compiled then error(text, 0) end
+  end)
+  return not ok and message
+end)
 
 return call_grammar

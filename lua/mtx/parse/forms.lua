@@ -26,6 +26,7 @@ local function dsml(template)
 end
 
 return {
+  bare = { call = NAME_ARGUMENTS, sep = "", one = true, answer = "" },
   hermes = { call = "<tool_call>\n" .. NAME_ARGUMENTS .. "\n</tool_call>", sep = "\n" },
   mistral = function(template)
     if not template:find("[ARGS]", 1, true) then return { head = "[TOOL_CALLS][", call = '{"name": "$N", "arguments": $A$O}', sep = ", ", tail = "]" } end

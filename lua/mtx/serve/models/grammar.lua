@@ -71,8 +71,8 @@ local function compile(loaded, warn, kind, text, schemas)
   end
   local key = { kind, text }
   for _, name in ipairs(schemas and sorted_keys(schemas) or {}) do
-    local s = schemas[name]
-    key[#key + 1] = name .. (type(s) == "table" and "\0" .. (s.stop or "") .. "\0" .. s.schema or s)
+    local rule = schemas[name]
+    key[#key + 1] = name .. (type(rule) == "table" and json.encode(rule) or rule)
   end
   key = table.concat(key, "\0")
   local g, message = cache.by_text[key], nil
@@ -89,8 +89,13 @@ local function constrained(loaded, req, want, format, warn)
   local strict = want.answer and not want.tools and req.format.strict -- beside tools the schema is one of several forms an answer may take
   -- A weak model that must call would call without end: several calls only when the request says so.
   local parallel = not want.forced or (req.parallel_tool_calls == true and req.tool_choice == "required")
-  local text, schemas = call_grammar.of({ format = format, template = loaded.template, tools = want.tools, answer = want.answer,
-    parallel = parallel and req.parallel_tool_calls, control = control_marks(loaded, format) })
+  local options = { format = format, template = loaded.template, tools = want.tools, answer = want.answer,
+    parallel = parallel and req.parallel_tool_calls, control = control_marks(loaded, format), custom = req.input_grammars }
+  local text, schemas = call_grammar.of(options)
+  if not text and options.custom then -- a schema cannot hold these
+    options.bare, req.bare_call = true, want.forced or nil
+    text, schemas = call_grammar.of(options)
+  end
   if text and not strict then return compile(loaded, warn, "gbnf", text, schemas) end
   local schema = json.encode(bare_schema(want))
   if not schema then return nil, "the schema cannot be used" end
@@ -115,7 +120,8 @@ local function lazy(loaded, req, want, format, warn)
   if req.task ~= "chat" then return nil end
   local triggers, opening = thought_marks(loaded, req)
   local function held(more)
-    local options = { format = format, template = loaded.template, tools = want.tools, parallel = req.parallel_tool_calls, control = control_marks(loaded, format) }
+    local options = { format = format, template = loaded.template, tools = want.tools, parallel = req.parallel_tool_calls, control = control_marks(loaded, format),
+      custom = req.input_grammars }
     for k, v in pairs(more) do options[k] = v end
     local text, schemas = call_grammar.of(options)
     return text and compile(loaded, warn, "gbnf", text, schemas)
