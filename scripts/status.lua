@@ -9,9 +9,10 @@ local function run(command)
   return text, pipe:close()
 end
 
-local function rows_of_architectures()
-  local text, ok = run(build .. "/tests/c/test_arch")
-  assert(ok, "test_arch fails; mend it first")
+-- The names and the worst distance of a test that prints "ok NAME nmse X".
+local function golden(program)
+  local text, ok = run(build .. "/tests/c/" .. program)
+  assert(ok, program .. " fails; mend it first")
   local names, worst = {}, 0
   for name, nmse in text:gmatch("ok (%S+) nmse (%S+)") do
     names[#names + 1] = name
@@ -48,7 +49,8 @@ end
 
 local function list(names) return table.concat(names, ", ") end
 
-local archs, worst = rows_of_architectures()
+local archs, worst = golden("test_arch")
+local adapters = golden("test_lora")
 local roundtrips = {}
 for _, name in ipairs(passed("test_tools_roundtrip", "^TestRoundTrip%.test_(.+)$")) do
   if name:find("%u") or name:find("-", 1, true) then roundtrips[#roundtrips + 1] = name end -- templates; the others test rules
@@ -61,6 +63,7 @@ end
 local rows = {
   { "architectures: reference logits, bit-identical in any cut", ("`tests/c/test_arch` (worst NMSE %.1g)"):format(worst), list(archs) },
   { "tensor types: decoded as ggml does, multiplied on every CPU tier", "`tests/c/test_quant`, `tests/kern/test_matmul`", list(types_multiplied()) },
+  { "LoRA adapters: reference logits, mixed in one step; on every architecture the merged model's", "`tests/c/test_lora`, `test_lora_archs`", list(adapters) },
   { "real models: reference tokens, perplexity, vectors", "`tests/lua/test_real.lua`", list(passed("test_real", "^TestReal%.test_([%w]+)$")) },
   { "vocabularies: the reference's ids and bytes", "`tests/lua/test_tokenizer.lua`", list(passed("test_tokenizer", "^TestGolden%.test_ggml_vocab_(.+)$", "^TestGolden%.test_real_(.+)$", "^TestSmall%.test_(.+)$")) },
   { "`tokenizer.json`, `tokenizer.model`", "`tests/lua/test_tokenizer_hf.lua`", list(passed("test_tokenizer_hf", "^TestHf%.test_(.+)$")) },
