@@ -64,6 +64,7 @@ local rows = {
   { "architectures: reference logits, bit-identical in any cut", ("`tests/c/test_arch` (worst NMSE %.1g)"):format(worst), list(archs) },
   { "tensor types: decoded as ggml does, multiplied on every CPU tier", "`tests/c/test_quant`, `tests/kern/test_matmul`", list(types_multiplied()) },
   { "LoRA adapters: reference logits, mixed in one step; on every architecture the merged model's", "`tests/c/test_lora`, `test_lora_archs`", list(adapters) },
+  { "model folders: transformers' logits, bit-identical in any cut", "`tests/lua/test_hf.lua`", list(passed("test_hf", "^TestFamilies%.test_(.+)$")) },
   { "real models: reference tokens, perplexity, vectors", "`tests/lua/test_real.lua`", list(passed("test_real", "^TestReal%.test_([%w]+)$")) },
   { "vocabularies: the reference's ids and bytes", "`tests/lua/test_tokenizer.lua`", list(passed("test_tokenizer", "^TestGolden%.test_ggml_vocab_(.+)$", "^TestGolden%.test_real_(.+)$", "^TestSmall%.test_(.+)$")) },
   { "`tokenizer.json`, `tokenizer.model`", "`tests/lua/test_tokenizer_hf.lua`", list(passed("test_tokenizer_hf", "^TestHf%.test_(.+)$")) },

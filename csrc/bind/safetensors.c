@@ -5,7 +5,7 @@
 //   weights:tensors() -> list of {name, dtype, shape = {...} (last one contiguous), bytes, file}
 //   weights:model(head, list) -> mtx.gguf, and weights is closed. head: the bytes of a GGUF file without tensors. list:
 //     {name = GGUF's, from = name or {names, stacked}, heads = n (rows lie as rotary halves), change = "plus_one" |
-//     "minus_exp"} or {name =, values = {numbers}}
+//     "minus_exp", split = {heads, first row, rows [, "transposed"]}} or {name =, values = {numbers}}
 #include <lauxlib.h>
 #include <string.h>
 
@@ -98,6 +98,14 @@ static void read_values(lua_State *L, mtx_st_use *u) {
   u->values = values;
 }
 
+static uint32_t split_field(lua_State *L, int i) {
+  lua_rawgeti(L, -1, i);
+  lua_Integer v = luaL_checkinteger(L, -1);
+  if (v < 0 || v > INT32_MAX) luaL_error(L, "a tensor's split holds %I", v);
+  lua_pop(L, 1);
+  return (uint32_t)v;
+}
+
 // The entry is on top of the stack; its memory is pinned in the table at `pins`.
 static void read_use(lua_State *L, const mtx_st *s, mtx_st_use *u, int pins) {
   static const char *const changes[] = {"as_is", "plus_one", "minus_exp", NULL};
@@ -107,6 +115,12 @@ static void read_use(lua_State *L, const mtx_st *s, mtx_st_use *u, int pins) {
   if (!u->name) luaL_error(L, "a tensor has no name");
   lua_getfield(L, top, "change");
   u->change = (mtx_st_change)luaL_checkoption(L, -1, "as_is", changes);
+  if (lua_getfield(L, top, "split") == LUA_TTABLE) {
+    u->n_heads = split_field(L, 1);
+    u->first_row = split_field(L, 2);
+    u->n_rows = split_field(L, 3);
+    u->transposed = lua_rawgeti(L, -1, 4) != LUA_TNIL;
+  }
   lua_settop(L, top);
   if (lua_getfield(L, top, "values") == LUA_TTABLE) {
     read_values(L, u);

@@ -11,8 +11,8 @@ void mtx_request_init(mtx_request *r) {
 }
 
 static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
-  if (!e->tok || !e->work)
-    return mtx_fail(err, MTX_EUNSUPPORTED, "this model gives embeddings, no text; use embed");
+  if (!mtx_model_get_info(e->model)->has_logits) return mtx_fail(err, MTX_EUNSUPPORTED, "this model gives embeddings, no text; use embed");
+  if (!e->work) return mtx_fail(err, MTX_EUNSUPPORTED, "this model has no tokenizer that mtx can read; a session takes token ids and gives logits");
   if (r->n_tokens < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "the prompt is empty");
   for (int64_t i = 0; i < r->n_tokens; i++)
     if (r->tokens[i] < 0 || r->tokens[i] >= e->n_vocab)

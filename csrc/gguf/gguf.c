@@ -351,6 +351,12 @@ void mtx_gguf_rows(const mtx_gguf_tensor *t, uint64_t m, uint64_t r0, uint64_t n
   uint64_t row = t->n_bytes / (t->ne[1] * t->ne[2] * t->ne[3]);
   const uint8_t *from = t->scatter ? t->scatter->mat[m] : (const uint8_t *)t->data + m * t->ne[1] * row;
   uint64_t head = t->scatter && t->scatter->n_half_heads ? t->ne[1] / t->scatter->n_half_heads : 0;
+  if (t->scatter && t->scatter->transposed) {
+    uint64_t size = row / t->ne[0];
+    for (uint64_t c = 0; c < t->ne[0]; c++)
+      for (uint64_t r = 0; r < n; r++) memcpy((uint8_t *)dst + r * row + c * size, from + (c * t->ne[1] + r0 + r) * size, size);
+    return;
+  }
   if (!head) {
     memcpy(dst, from + r0 * row, n * row);
     return;

@@ -53,6 +53,7 @@ typedef struct mtx_gguf_scatter {
   // Not 0: the rows are so many heads, each of them with the first floats of all rotary
   // pairs before the second ones (Hugging Face), where GGUF has them by turns.
   uint32_t n_half_heads;
+  bool transposed;            // each matrix lies with its columns as rows
 } mtx_gguf_scatter;
 
 enum {

@@ -13,7 +13,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   l.ffn_post_norm = "post_ffw_norm";
   l.act = MTX_UNARY_GELU;
   // As in gemma3, the 27B model (46 layers) divides by its hidden size per head.
-  l.attn.scale = h->n_layer == 46 && h->n_head[0] ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f;
+  l.attn.scale = mtx_h_f32(h, "attention.scale", h->n_layer == 46 && h->n_head[0] ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f);
   l.attn.softcap = mtx_h_f32(h, "attn_logit_softcapping", 50.0f);
   float softcap = mtx_h_f32(h, "final_logit_softcapping", 30.0f);
   if (!mtx_h_has(h, "attention.sliding_window")) h->window = 4096;

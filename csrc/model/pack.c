@@ -90,7 +90,7 @@ static bool pack_piece(const piece *x) {
   const mtx_weight *m = &x->w->mat[x->mat];
   const mtx_gguf_tensor *t = x->w->tensor;
   uint64_t mat_bytes = t->n_bytes / (uint64_t)x->w->n_mats, row_bytes = mat_bytes / (uint64_t)m->n_out;
-  if (!t->scatter || !t->scatter->n_half_heads) {
+  if (!t->scatter || !(t->scatter->n_half_heads || t->scatter->transposed)) {
     mtx_weight_pack(m, t->scatter ? t->scatter->mat[x->mat] : (const uint8_t *)t->data + (uint64_t)x->mat * mat_bytes, x->g0, x->g1);
     return true;
   }

@@ -21,7 +21,8 @@ static void *take(block *b, size_t n) {
 }
 
 static bool is_made(const mtx_st_use *u) { return !u->n_from || u->change != MTX_ST_AS_IS || (u->n_half_heads && u->from[0]->n_dims < 2); }
-static bool is_scattered(const mtx_st_use *u) { return !is_made(u) && (u->n_from > 1 || u->n_half_heads); }
+static bool is_scattered(const mtx_st_use *u) { return !is_made(u) && (u->n_from > 1 || u->n_half_heads || u->n_heads); }
+static uint32_t n_matrices(const mtx_st_use *u) { return u->n_heads ? u->n_heads : u->n_from; }
 
 static uint64_t n_elements(const mtx_st_use *u) {
   uint64_t n = u->n_from ? 1 : u->n_values;
@@ -32,7 +33,7 @@ static uint64_t n_elements(const mtx_st_use *u) {
 static size_t needed(const mtx_st_use *u) {
   size_t n = (strlen(u->name) + 8) / 8 * 8;
   if (is_made(u)) n += (n_elements(u) * sizeof(float) + 7) / 8 * 8;
-  if (is_scattered(u)) n += sizeof(mtx_gguf_scatter) + u->n_from * sizeof(void *);
+  if (is_scattered(u)) n += sizeof(mtx_gguf_scatter) + 8 + n_matrices(u) * sizeof(void *);
   return n;
 }
 
@@ -64,6 +65,12 @@ static mtx_code check_sources(const mtx_st *s, const mtx_st_use *u, const mtx_qt
       return bad(s, t, MTX_EFORMAT, err, "its type or shape differs from that of its fellows (the same matrix of other experts)");
   }
   if (u->n_from > 1 && a->n_dims != 2) return bad(s, a, MTX_EFORMAT, err, "only matrices can be stacked");
+  if (u->n_heads) {
+    uint64_t rows = a->n_dims == 2 ? a->shape[0] : 0, run = rows / u->n_heads;
+    if (u->n_from != 1 || !u->n_rows || rows % u->n_heads || (uint64_t)u->first_row + u->n_rows > run)
+      return mtx_fail_at(err, MTX_EFORMAT, mtx_st_file_path(s, a->file), a->name, 0, "its %llu rows are not %u heads with rows %u to %llu", (unsigned long long)rows,
+                         u->n_heads, u->first_row, (unsigned long long)u->first_row + u->n_rows);
+  }
   if (u->n_half_heads) {
     uint64_t rows = a->n_dims ? a->shape[0] : 0;
     if (a->n_dims > 2 || rows % u->n_half_heads || rows / u->n_half_heads % 2)
@@ -84,6 +91,11 @@ static mtx_code set_shape(const mtx_st *s, const mtx_st_use *u, mtx_gguf_tensor 
   }
   if (t->n_dims == 0) t->n_dims = 1;
   if (u->n_from > 1) t->ne[t->n_dims++] = u->n_from;
+  if (u->n_heads) {
+    t->ne[1] = u->n_rows;
+    if (u->transposed) t->ne[1] = t->ne[0], t->ne[0] = u->n_rows;
+    t->ne[t->n_dims++] = u->n_heads;
+  }
   return MTX_OK;
 }
 
@@ -112,10 +124,15 @@ static void make_vector(block *b, const mtx_st_use *u, const mtx_qtype *type, mt
 }
 
 static void scatter(block *b, const mtx_st_use *u, mtx_gguf_tensor *t) {
-  const uint8_t **mat = take(b, u->n_from * sizeof *mat);
-  for (uint32_t i = 0; i < u->n_from; i++) mat[i] = u->from[i]->data;
+  uint32_t n = n_matrices(u);
+  const mtx_st_tensor *a = u->from[0];
+  const uint8_t **mat = take(b, n * sizeof *mat);
+  for (uint32_t i = 0; i < n; i++) {
+    uint64_t row = u->n_heads ? a->shape[0] / n * i + u->first_row : 0;
+    mat[i] = u->n_heads ? a->data + row * (a->n_bytes / a->shape[0]) : u->from[i]->data;
+  }
   mtx_gguf_scatter *x = take(b, sizeof *x);
-  *x = (mtx_gguf_scatter){mat, u->n_half_heads};
+  *x = (mtx_gguf_scatter){mat, u->n_half_heads, u->transposed};
   t->scatter = x;
 }
 
@@ -134,7 +151,7 @@ static mtx_code set_tensor(const mtx_st *s, block *b, const mtx_st_use *u, mtx_g
   if (code || (code = set_shape(s, u, t, err))) return code;
   t->shard = u->from[0]->file + 1;
   t->type = type->id;
-  t->n_bytes = u->from[0]->n_bytes * u->n_from;
+  t->n_bytes = u->n_heads ? t->ne[0] * t->ne[1] * t->ne[2] * type->block_bytes : u->from[0]->n_bytes * u->n_from;
   if (is_made(u)) make_vector(b, u, type, t);
   else if (is_scattered(u)) scatter(b, u, t);
   else t->data = u->from[0]->data;

@@ -24,6 +24,10 @@ typedef struct {
   uint64_t n_values;
   uint32_t n_half_heads;             // not 0: rows as in mtx_gguf_scatter; a vector counts as rows of one number
   mtx_st_change change;              // of vectors, which become F32
+  // n_heads not 0: the matrix is so many runs of rows, one for each head; rows [first_row, first_row + n_rows) of each
+  // run are a matrix of their own, its rows becoming columns when `transposed`.
+  uint32_t n_heads, first_row, n_rows;
+  bool transposed;
 } mtx_st_use;
 
 // `head`: a GGUF file without tensors, copied. On success the mappings of *s have moved to *out; close *s in any case.

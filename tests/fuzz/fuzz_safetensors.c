@@ -33,11 +33,13 @@ static void read_face(const mtx_gguf *g) {
 }
 
 // Each tensor in one of the ways a model may use it; what cannot be used is refused.
-static void put_face(mtx_st *s, unsigned heads, mtx_st_change change, bool stacked) {
+static void put_face(mtx_st *s, mtx_st_use use, bool stacked) {
   uint64_t n = mtx_st_n_tensors(s);
   for (uint64_t i = 0; i < n; i++) {
     const mtx_st_tensor *from[2] = {mtx_st_tensor_at(s, i), mtx_st_tensor_at(s, (i + 1) % n)};
-    mtx_st_use use = {.name = from[0]->name, .from = from, .n_from = stacked ? 2 : 1, .n_half_heads = heads, .change = change};
+    use.name = from[0]->name;
+    use.from = from;
+    use.n_from = stacked ? 2 : 1;
     mtx_gguf *g;
     mtx_err err;
     mtx_code code = mtx_st_face(&g, s, head, sizeof head, &use, 1, &err);
@@ -60,11 +62,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (mtx_st_open_mem(&s, copy, size, &err) == MTX_OK) {
     touch(s);
     if (mtx_st_n_tensors(s) <= 16) {
-      put_face(s, 0, MTX_ST_AS_IS, false);
-      put_face(s, 2, MTX_ST_AS_IS, false);
-      put_face(s, 2, MTX_ST_AS_IS, true);
-      put_face(s, 0, MTX_ST_PLUS_ONE, false);
-      put_face(s, 3, MTX_ST_MINUS_EXP, false);
+      put_face(s, (mtx_st_use){0}, false);
+      put_face(s, (mtx_st_use){.n_half_heads = 2}, false);
+      put_face(s, (mtx_st_use){.n_half_heads = 2}, true);
+      put_face(s, (mtx_st_use){.change = MTX_ST_PLUS_ONE}, false);
+      put_face(s, (mtx_st_use){.change = MTX_ST_MINUS_EXP, .n_half_heads = 3}, false);
+      put_face(s, (mtx_st_use){.n_heads = 2, .first_row = 1, .n_rows = 1}, false);
+      put_face(s, (mtx_st_use){.n_heads = 2, .n_rows = 2, .transposed = true}, false);
     }
     mtx_st_close(s);
   } else if (s) {

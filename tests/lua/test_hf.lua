@@ -59,7 +59,8 @@ end
 
 TestFamilies = {}
 
-for _, name in ipairs { "llama", "llama-bias", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe", "gemma3", "bert" } do
+for _, name in ipairs { "llama", "llama-bias", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe", "gemma3", "bert",
+  "deepseek-v2", "deepseek-v3", "mamba2", "gemma", "gemma2", "qwen2-moe", "smollm3", "granite", "olmo2" } do
   TestFamilies["test_" .. name:gsub("-", "_")] = function()
     local ref = cjson.decode(read(GOLDEN .. name .. "/reference.json"))
     local bytes, tokens = read(GOLDEN .. name .. "/reference.f32"), integers(ref.tokens)
@@ -69,7 +70,6 @@ for _, name in ipairs { "llama", "llama-bias", "mistral", "mixtral", "qwen2", "q
     lu.assertEquals(#whole, #bytes // 4)
     local e = nmse(bytes, whole)
     lu.assertTrue(e <= ref.tolerance_nmse, ("NMSE %g, allowed %g"):format(e, ref.tolerance_nmse))
-    print(("ok %s nmse %.2g"):format(name, e))
     local causal = model:info().causal
     model:close()
     model = assert(mtx.load(GOLDEN .. name, { kv_type = "f32", threads = 2 }))
@@ -79,9 +79,11 @@ for _, name in ipairs { "llama", "llama-bias", "mistral", "mixtral", "qwen2", "q
 end
 
 -- What the face says is what the writer makes of it: a GGUF file of the folder runs with the same bits.
-function TestFamilies.test_as_gguf_file()
+TestFace = {}
+
+function TestFace.test_as_gguf_file()
   os.execute("mkdir -p " .. SCRATCH)
-  for _, name in ipairs { "llama", "qwen3-moe", "gemma3" } do
+  for _, name in ipairs { "llama", "qwen3-moe", "gemma3", "deepseek-v3" } do
     local tokens = integers(cjson.decode(read(GOLDEN .. name .. "/reference.json")).tokens)
     local file = SCRATCH .. name .. ".gguf"
     local g <close> = assert(source.open(GOLDEN .. name))
@@ -118,6 +120,21 @@ end
 local function copy(name, to)
   os.execute(("rm -rf %s%s && mkdir -p %s%s && cp %s%s/* %s%s/"):format(SCRATCH, to, SCRATCH, to, GOLDEN, name, SCRATCH, to))
   return SCRATCH .. to
+end
+
+-- A folder without a tokenizer gives logits of ids (TestFamilies); text is refused with one sentence.
+function TestFolder.test_no_tokenizer()
+  local lines = {}
+  local model = assert(mtx.load(GOLDEN .. "llama", { warn = function(line) lines[#lines + 1] = line end }))
+  lu.assertEquals(#lines, 1)
+  lu.assertStrContains(lines[1], "no tokenizer")
+  for _, request in ipairs({ { tokens = { 5, 6 } }, { prompt = "x" }, { messages = { { role = "user", content = "x" } } } }) do
+    local r, message, code = model:generate(request)
+    lu.assertNil(r)
+    lu.assertStrContains(message, "no tokenizer")
+    lu.assertEquals(code, "unsupported")
+  end
+  model:close()
 end
 
 function TestFolder.test_tokenizers()
@@ -184,7 +201,6 @@ function TestFolder.test_minilm()
   for i, v in ipairs(assert(model:embed(lists))) do
     for k, x in ipairs(v) do worst = math.max(worst, math.abs(x - ("<f"):unpack(bytes, ((i - 1) * 384 + k - 1) * 4 + 1))) end
   end
-  print(("ok minilm folder, largest difference %.2g"):format(worst))
   lu.assertTrue(worst <= 1e-5, "largest difference " .. worst)
   model:close()
 end
@@ -326,7 +342,13 @@ function TestHostile.test_config()
   config({ layer_types = { "sliding_attention", "full_attention" } }, "mixture", nil, "mistral")
   config({ use_sliding_window = true }, "use_sliding_window", nil, "qwen2")
   config({ norm_topk_prob = false }, "norm_topk_prob", nil, "qwen3-moe")
-  config({ layer_types = { "full_attention", "sliding_attention", "sliding_attention", "full_attention" } }, "irregular", nil, "gemma3")
+  config({ layer_types = { "full_attention", "chunked_attention" } }, "chunked_attention", nil, "gemma3")
+  config({ layer_types = { "full_attention" } }, "a layer of type nil", nil, "gemma3")
+  config({ kv_lora_rank = 17 }, "attn_kv_a_mqa", nil, "deepseek-v3")
+  config({ qk_nope_head_dim = 9 }, "not 4 heads with rows 9 to 17", nil, "deepseek-v3")
+  config({ v_head_dim = 9 }, "are not 4 heads with rows 8 to 17", nil, "deepseek-v3")
+  config({ num_attention_heads = 5 }, "64 rows are not 5 heads", nil, "deepseek-v3")
+  config({ num_heads = 5 }, "does not fill", nil, "mamba2")
 end
 
 function TestHostile.test_files()

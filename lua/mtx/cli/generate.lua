@@ -87,7 +87,8 @@ function generate.run(list)
   if not model then return code end
   local result
   if values.beams then
-    request.tokens = request.tokens or assert(model:tokenize(request.prompt))
+    if not request.tokens then request.tokens, message = model:tokenize(request.prompt) end
+    if not request.tokens then return args.failure(message) end
     result, message = model:beam(request)
     model:close()
     if not result then return args.failure(message) end

@@ -36,7 +36,7 @@ local function usage()
     if c then lines[#lines + 1] = ("  %-12s %s"):format(name, c.summary) end
   end
   lines[#lines + 1] = ""
-  lines[#lines + 1] = "MODEL is the path of a GGUF file, or a name that `mtx list` shows. First steps:"
+  lines[#lines + 1] = "MODEL is the path of a GGUF file or a model folder (config.json, model.safetensors, tokenizer.json), or a name that\n`mtx list` shows. First steps:"
   lines[#lines + 1] = "  mtx run models/SmolLM2-135M-Instruct.Q4_1.gguf \"Why is the sky blue?\""
   return table.concat(lines, "\n")
 end

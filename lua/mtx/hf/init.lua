@@ -87,6 +87,7 @@ local function check_value(key, kind, value)
   local fits
   if kind == "u32" then fits = math.type(value) == "integer" and value >= 0 and value <= 0xFFFFFFFF
   elseif kind == "f32" then fits = type(value) == "number"
+  elseif kind == "array:bool" then fits = type(value) == "table"
   elseif kind == "bool" then fits = type(value) == "boolean"
   else fits = type(value) == "string" end
   if not fits then error(("the setting for %s has no proper value (%s)"):format(key, tostring(value)), 0) end
@@ -102,7 +103,7 @@ local function metadata(folder, family, config)
   local function put_arch(key, kind, value) put(family.arch .. "." .. key, kind, value) end
   put("general.architecture", "string", family.arch)
   put("general.name", "string", folder:match("([^/]+)$") or folder)
-  if not family.encoder then require("mtx.hf.families").decoder_settings(config, put_arch) end
+  if not family.own_settings then require("mtx.hf.families").decoder_settings(config, put_arch) end
   local divisors = family.settings(config, put_arch)
   if config.vocab_size then put_arch("vocab_size", "u32", config.vocab_size) end
   local pooling = pooling_of(folder)
@@ -117,7 +118,7 @@ end
 -- ---- tensors -----------------------------------------------------------------------------
 
 -- Names differ in what wraps the model: "model.layers.0...", "language_model.model.layers.0...", "layers.0...".
-local PREFIXES = { "^model%.language_model%.", "^language_model%.model%.", "^language_model%.", "^model%.", "^bert%." }
+local PREFIXES = { "^model%.language_model%.", "^language_model%.model%.", "^language_model%.", "^model%.", "^bert%.", "^backbone%." }
 local function bare(name)
   for _, prefix in ipairs(PREFIXES) do
     local rest, n = name:gsub(prefix, "")
@@ -131,8 +132,11 @@ local function gguf_name(family, names, name)
   local families = require("mtx.hf.families")
   local rest = bare(name)
   if names.top[rest] then return names.top[rest] end
-  local layer, part, kind = rest:match(names.pattern)
+  local layer, whole = rest:match(names.pattern)
   if not layer then return nil end
+  if family.whole and family.whole[whole] then return ("blk.%s.%s"):format(layer, family.whole[whole]) end
+  local part, kind = whole:match("^(.+)%.(%a+)$")
+  if not part then return nil end
   for _, folder in ipairs(family.experts or {}) do
     local at = part:sub(1, #folder + 1) == folder .. "." and part:sub(#folder + 2)
     local expert, matrix = (at or ""):match("^(%d+)%.(.+)$")
@@ -146,7 +150,7 @@ local function names_of(family)
   local families = require("mtx.hf.families")
   return {
     top = family.top or families.DECODER_TOP, parts = family.parts or families.DECODER_LAYER,
-    pattern = "^" .. (family.layers or "layers"):gsub("%.", "%%.") .. "%.(%d+)%.(.+)%.(%a+)$",
+    pattern = "^" .. (family.layers or "layers"):gsub("%.", "%%.") .. "%.(%d+)%.(.+)$",
   }
 end
 
@@ -183,8 +187,10 @@ local function translate(family, config, tensors)
         error(("%s has %s rows, config.json says %s tokens (vocab_size)"):format(t.name, t.shape[1], tostring(config.vocab_size)), 0)
       end
       use = { name = name or t.name, from = t.name }
-      uses[#uses + 1], by_name[use.name] = use, use
-      if name and family.tensor then family.tensor(config, use) end
+      by_name[use.name] = use
+      local function add(u) uses[#uses + 1] = u end
+      add(use)
+      if name and family.tensor then family.tensor(config, use, add) end
     end
   end
   for _, use in ipairs(uses) do
@@ -219,7 +225,7 @@ local function open(folder, weights, opts)
   if config.quantization_config then
     return nil, "its weights are quantised in a way that is not read (quantization_config); use the original model or a GGUF file", "unsupported"
   end
-  local act = config.hidden_act or config.hidden_activation
+  local act = config.hidden_activation or config.hidden_act
   if act and not family.act[act] then return nil, ("the activation '%s' is not supported for this family"):format(tostring(act)), "unsupported" end
   local tensors = weights:tensors()
   local kv, divisors = metadata(folder, family, config)

@@ -341,7 +341,7 @@ local safetensors = {}
 function safetensors:tensors() end
 ---The weights as a model under GGUF's names; closes the handle. head: bytes of a GGUF file without tensors; list:
 ---{name, from = name or {names, stacked}, heads (rows lie as so many heads of rotary halves), change = "plus_one" or
----"minus_exp"} or {name, values = {numbers}}.
+---"minus_exp", split = {heads, first row, rows [, "transposed"]}} or {name, values = {numbers}}.
 ---@return mtx.gguf|nil, string?, string?
 function safetensors:model(head, list) end
 function safetensors:close() end

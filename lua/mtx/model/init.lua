@@ -72,8 +72,9 @@ function Loading:take()
   return new(handle, self.opts)
 end
 
+local NO_VOCABULARY = "this model has no tokenizer that mtx can read; a session takes token ids and gives logits"
 local function vocabulary(self)
-  if not self.tok then error("this model's file holds no vocabulary that mtx can read; work with token ids", 3) end
+  if not self.tok then error(NO_VOCABULARY, 3) end
   return self.tok
 end
 
@@ -137,8 +138,8 @@ end
 
 -- model:tokenize(text [, {add_special = true, parse_special = false, spans}]) -> ids | nil, message, code
 function Model:tokenize(text, opts)
-  if not opts then opts = { add_special = true } end
-  return vocabulary(self):encode(text, opts)
+  if not self.tok then return nil, NO_VOCABULARY, "unsupported" end
+  return self.tok:encode(text, opts or { add_special = true })
 end
 
 function Model:detokenize(ids) return vocabulary(self):decode(ids) end
@@ -155,8 +156,9 @@ function Model:is_eog(id) return vocabulary(self):is_eog(id) end
 function Model:apply_template(messages, opts)
   opts = opts or {}
   local render = require("mtx.chat.render")
-  local special = vocabulary(self):special()
-  local function text_of(id) return id and id >= 0 and vocabulary(self):piece(id) or "" end
+  if not self.tok then return nil, NO_VOCABULARY, "unsupported" end
+  local special = self.tok:special()
+  local function text_of(id) return id and id >= 0 and self.tok:piece(id) or "" end
   if not self.renderer then
     local source = self.opts.template or self:info().chat_template
     local r, message, code = render.new({
