@@ -145,9 +145,12 @@ function ON.token(job, choice, ev)
   end
   local parser = choice.parser
   if not parser then
-    local tokens = job.req.return_tokens and ev.tokens
-    if ev.text ~= "" or logprobs or tokens then emit(job, { kind = "text", text = ev.text, tokens = tokens, logprobs = logprobs, usage = choice.n_out and so_far(choice) }, choice) end
-    return
+    local with_tokens = job.req.return_tokens
+    if ev.text == "" and not logprobs and not with_tokens then return end
+    local out = { kind = "text", text = ev.text, logprobs = logprobs }
+    if with_tokens then out.tokens = ev.tokens end
+    if choice.n_out then out.usage = so_far(choice) end
+    return emit(job, out, choice)
   end
   local events = parser:feed(ev.text)
   if choice.n_out then
