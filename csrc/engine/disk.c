@@ -27,7 +27,7 @@ struct mtx_disk {
   mtx_kv *kv;
   mtx_prefix *prefix;
   mtx_saved_for who;
-  bool scanned;
+  bool scanned, ends;
   uint64_t n_forgets;
   entry *e; size_t n, cap;
 };
@@ -252,24 +252,25 @@ nomem:
 static bool consider(void *ctx, const char *key, const int32_t *tokens, int64_t n) {
   search *s = ctx;
   mtx_disk *d = s->d;
-  int seq;
-  int64_t kept;
+  int64_t kept = n < WORTH ? 0 : mtx_prefix_known(d->prefix, key, tokens, n);
   struct stat st;
   char name[64];
-  if (n < WORTH) return true;
-  if (mtx_prefix_take(d->prefix, key, tokens, n, &seq, &kept, NULL)) return false;  // no sequence is free; another time
+  if (kept < WORTH) return true;
   snprintf(name, sizeof name, "%016llx-%016llx" MTX_DISK_SUFFIX, (unsigned long long)d->who.model, (unsigned long long)name_of(key, tokens, kept));
   char *path = path_of(d->dir, name);
   bool go_on = path != NULL;
-  if (path && kept >= WORTH && !stat(path, &st)) {
-    utimensat(AT_FDCWD, path, NULL, 0);
+  if (path && !stat(path, &st)) {
+    if (d->ends) utimensat(AT_FDCWD, path, NULL, 0);  // while it runs all would have the same age
     s->written += (uint64_t)st.st_size;
-  } else if (path && kept >= WORTH) {
-    s->rc = copy(s, path, key, tokens, kept, seq);
+  } else if (path) {
+    int seq;
     go_on = false;
+    if (!mtx_prefix_copy(d->prefix, key, tokens, n, &seq, &kept, NULL)) {  // else no sequence is free; another time
+      s->rc = copy(s, path, key, tokens, kept, seq);
+      mtx_kv_seq_free(d->kv, seq);
+    }
   }
   free(path);
-  mtx_kv_seq_free(d->kv, seq);
   return go_on;
 }
 
@@ -284,6 +285,7 @@ mtx_code mtx_disk_next(mtx_disk *d, mtx_disk_piece *p, mtx_err *err) {
 
 mtx_code mtx_disk_store(mtx_disk *d, mtx_err *err) {
   mtx_disk_piece p = {0};
+  d->ends = true;
   mtx_disk_trim(d->dir, d->budget, d->ttl);
   mtx_code rc;
   while (!(rc = mtx_disk_next(d, &p, err)) && p.path && !(rc = mtx_disk_write(&p, err))) {}

@@ -156,7 +156,7 @@ static void add_snapshots(mtx_prefix *p, int seq, const px_checkpoint *c) {
   while (n) mtx_kv_seq_add_snapshot(p->kv, seq, s[--n]);
 }
 
-mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err) {
+static mtx_code copy(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, bool used, int *seq, int64_t *kept, mtx_err *err) {
   px_checkpoint *c;
   px_node *x = find(p, key, tokens, n, kept, &c);
   if (!x) return mtx_kv_seq_new(p->kv, seq, err);
@@ -165,18 +165,27 @@ mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, 
                                              : mtx_fail(err, MTX_ENOMEM, "no memory for a table of pages");
   for (int g = 0; g < p->layout->n_groups; g++) free(list[g]);
   if (rc) return rc;
-  p->clock++;
-  touch_path(p, x);
-  if (c) px_touch(&c->link, &p->checkpoints, p->clock);
+  if (used) {
+    p->clock++;
+    touch_path(p, x);
+    if (c) px_touch(&c->link, &p->checkpoints, p->clock);
+  }
   if (c && c->state) add_snapshots(p, *seq, c);
   return MTX_OK;
 }
 
+mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err) {
+  return copy(p, key, tokens, n, true, seq, kept, err);
+}
+
+mtx_code mtx_prefix_copy(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err) {
+  return copy(p, key, tokens, n, false, seq, kept, err);
+}
+
 void mtx_prefix_each(mtx_prefix *p, bool (*visit)(void *ctx, const char *key, const int32_t *tokens, int64_t n), void *ctx) {
   bool on = true;
-  for (px_link *l = p->nodes.older, *next; l != &p->nodes && on; l = next) {
+  for (px_link *l = p->nodes.older; l != &p->nodes && on; l = l->older) {
     px_node *x = (px_node *)l;
-    next = l->older;  // a take of x moves x and what stands above it, which is newer
     if (x->n_child) continue;
     int32_t *tokens = malloc((size_t)px_end_of(x) * sizeof *tokens);
     if (!tokens) continue;

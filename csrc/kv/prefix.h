@@ -28,11 +28,14 @@ void mtx_prefix_put(mtx_prefix *p, const char *key, int seq, const int32_t *toke
 // A new sequence with as many of tokens[0..n) as are known; *kept tells how many, maybe 0.
 mtx_code mtx_prefix_take(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err);
 
+// The same, but nobody has used them: the order in which they would go stays.
+mtx_code mtx_prefix_copy(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n, int *seq, int64_t *kept, mtx_err *err);
+
 // How many of tokens[0..n) take would keep.
 int64_t mtx_prefix_known(mtx_prefix *p, const char *key, const int32_t *tokens, int64_t n);
 
 // Calls visit for every sequence that no other continues, the last used first, until it returns false.
-// visit may take, and nothing else. Without memory some are left out.
+// visit may copy, and nothing else. Without memory some are left out.
 void mtx_prefix_each(mtx_prefix *p, bool (*visit)(void *ctx, const char *key, const int32_t *tokens, int64_t n), void *ctx);
 
 // Forgets tokens[0..n) and what only they led to; returns how many tokens were known.

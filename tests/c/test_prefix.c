@@ -192,6 +192,14 @@ static void test_budget(void) {
   CHECK(take("a", 1, 0, 320) == 320);
   put("a", 5, 0, 320);
   CHECK(take("a", 2, 0, 320) == 0 && take("a", 1, 0, 320) == 320 && take("a", 5, 0, 320) == 320, "the one used longest ago went");
+  // A copy is no use: 3 stays the one that goes next. 3, 4, 1, 5 were used in this order.
+  int seq;
+  int64_t kept;
+  CHECK(mtx_prefix_copy(p, "a", numbers(3, 0, 320), 320, &seq, &kept, NULL) == MTX_OK && kept == 320 && mtx_kv_seq_len(kv, seq) == 320);
+  mtx_kv_seq_free(kv, seq);
+  CHECK(mtx_prefix_known(p, "a", numbers(3, 0, 320), 320) == 320);
+  put("a", 8, 0, 320);
+  CHECK(mtx_prefix_known(p, "a", numbers(3, 0, 320), 320) == 0 && mtx_prefix_known(p, "a", numbers(4, 0, 320), 320) == 320);
   put("a", 6, 0, 4000);
   CHECK(take("a", 6, 0, 4000) == 0 && take("a", 1, 0, 320) == 320 && take("a", 5, 0, 320) == 320, "what can never fit drives nobody out");
   CHECK(clean(kv, p));
