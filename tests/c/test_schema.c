@@ -242,6 +242,23 @@ static void test_many_cases(void) {
   }
 }
 
+// Conditions of an object with very many keys: it is compiled without them rather than not at all.
+static void test_too_large_with_cases(void) {
+  char *props = repeat("{\"type\":\"object\",\"properties\":{\"kind\":{\"type\":\"string\"}", ",\"key%d\":{\"type\":\"string\"}", 1500, "", "},\"required\":[\"kind\"],\"allOf\":[");
+  char *s = repeat(props, "{\"if\":{\"properties\":{\"kind\":{\"const\":\"k%d\"}}},\"then\":{\"required\":[\"key7\"]}}", 50, ",", "]}");
+  mtx_grammar *g = NULL;
+  mtx_err err;
+  double t = now_ms();
+  CHECK(!compile(s, false, &g, &err), "%s", err.msg);
+  printf("%-24s %7.1f ms %9zu bytes\n", "too large with cases", now_ms() - t, g ? mtx_grammar_size_bytes(g) : 0);
+  if (g) CHECK(mtx_grammar_n_warnings(g) && !strncmp(mtx_grammar_get_warning(g, 0), "if", 2) && strstr(mtx_grammar_get_warning(g, 0), "too large"), "%s",
+               mtx_grammar_n_warnings(g) ? mtx_grammar_get_warning(g, 0) : "no warning");
+  if (g) CHECK(!strcmp(match(g, "{\"kind\":\"k1\",\"key3\":\"\"}"), "complete"));
+  mtx_grammar_unref(g);
+  free(s);
+  free(props);
+}
+
 static size_t size_of(const char *schema) {
   mtx_grammar *g = NULL;
   mtx_err err;
@@ -390,6 +407,7 @@ int main(int argc, char **argv) {
   test_unenforced();
   test_conditions_keep_no_order();
   test_many_cases();
+  test_too_large_with_cases();
   test_bounds();
   test_counts_are_not_unrolled();
   return check_report();

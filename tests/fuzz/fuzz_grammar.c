@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Any bytes as GBNF, JSON Schema or regex; what compiles is walked: masks are
+// Any bytes as GBNF, JSON Schema, the same for plain text, or regex; what compiles is walked: masks are
 // asked for, a token of the mask must be accepted, another one must not.
 #include <stdlib.h>
 #include <string.h>
@@ -56,8 +56,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   mtx_err err;
   const char *text = (const char *)data + 1;
   mtx_code code;
-  if (data[0] % 3 == 0) code = mtx_grammar_compile_gbnf(text, size - 1, &g, &err);
-  else if (data[0] % 3 == 1) code = mtx_grammar_compile_json_schema(text, size - 1, NULL, &g, &err);
+  const mtx_schema_rule rule = {"t", text, 1, size - 1, true, "</p>", data[0] & 16 ? 4 : 0};
+  if (data[0] % 4 == 3) code = mtx_grammar_compile_mixed("root ::= t \"</p>\"", 17, &rule, 1, NULL, &g, &err);
+  else if (data[0] % 4 == 0) code = mtx_grammar_compile_gbnf(text, size - 1, &g, &err);
+  else if (data[0] % 4 == 1) code = mtx_grammar_compile_json_schema(text, size - 1, NULL, &g, &err);
   else code = mtx_grammar_compile_regex(text, size - 1, &g, &err);
   if (code != MTX_OK) {
     if (err.code != code) abort();

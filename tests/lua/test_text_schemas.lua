@@ -93,3 +93,18 @@ function TestTexts:test_every_format_with_texts()
   end
   lu.assertTrue(n >= 9, n)
 end
+
+-- What such a format cannot hold to is named, once; formats that write JSON hold to it.
+function TestTexts:test_what_is_not_held()
+  local tool = json.decode([[{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{"a":{"type":"string"},"l":{"type":"array","items":{"type":"integer"},"maxItems":2}},
+    "dependentRequired":{"a":["l"]},"if":{"required":["l"]},"then":{"required":["a"]}}}}]])
+  local function unheld(name)
+    local _, _, list = call_grammar.of({ format = parse.by_name(name), template = "", tools = { tool }, parallel = true })
+    local words = {}
+    for i, line in ipairs(list) do words[i] = line:match("^(%S+) in the parameters of f is not enforced") end
+    return words
+  end
+  lu.assertEquals(unheld("qwen_xml"), { "dependentRequired", "if" })
+  lu.assertEquals(unheld("gemma4"), { "dependentRequired", "if", "maxItems" })
+  lu.assertEquals(unheld("hermes"), {})
+end

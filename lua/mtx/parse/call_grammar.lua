@@ -72,6 +72,20 @@ function G:cdata(list, schema)
   return "(" .. self:any(out) .. ")"
 end
 
+-- Keywords of objects and lists that a form which writes them member by member does not hold to.
+local OF_OBJECTS = { "allOf", "anyOf", "dependencies", "dependentRequired", "dependentSchemas", "if", "maxProperties", "minProperties", "not", "oneOf", "patternProperties", "propertyNames" }
+local OF_LISTS = { "contains", "maxItems", "minItems", "prefixItems", "uniqueItems" }
+
+function G:note_unheld(schema, keywords)
+  for _, keyword in ipairs(keywords) do
+    local line = keyword .. " in the parameters of " .. self.tool .. " is not enforced: this format writes them one by one"
+    if schema[keyword] ~= nil and not self.unheld[line] then
+      self.unheld[line] = true
+      self.unheld[#self.unheld + 1] = line
+    end
+  end
+end
+
 -- Gemma 4's values: JSON but for strings and keys.
 function G:gemma_any()
   local q = self.form.quote
@@ -92,6 +106,7 @@ function G:gemma(schema, depth)
   if only(kinds, "number") or only(kinds, "boolean") or only(kinds, "null") then return self:schema(alone(schema, root)) end
   if depth < 8 and only(kinds, "object") and json.is_object(schema.properties) then return '"{" ' .. self:members(schema, depth + 1) .. ' "}"' end
   if depth < 8 and only(kinds, "array") and json.is_object(schema.items) then
+    self:note_unheld(schema, OF_LISTS)
     local item = self:rule(self:gemma(schema.items, depth + 1))
     return '"[" (' .. item .. ' ("," ' .. item .. ')*)? "]"'
   end
@@ -103,6 +118,7 @@ function G:element(schema, kinds, depth)
   local resolved = parameters.resolved(schema, self.root)
   if depth < 8 and only(kinds, "object") and json.is_object(resolved.properties) then return self:members(resolved, depth + 1) end
   if depth < 8 and only(kinds, "array") and json.is_object(resolved.items) then
+    self:note_unheld(resolved, OF_LISTS)
     return self:rule(self:parameter("item", resolved.items, depth + 1)) .. "*"
   end
   return self:schema(alone(schema, self.root))
@@ -153,6 +169,7 @@ end
 -- The parameters of an object's schema in its order, optional ones left out or not.
 function G:members(schema, depth)
   local between, required = self.form.between and self:literal(self.form.between), {}
+  self:note_unheld(schema, OF_OBJECTS)
   for _, k in ipairs(type(schema.required) == "table" and schema.required ~= json.null and schema.required or {}) do required[k] = true end
   local list = {}
   for key, property in pairs(json.is_object(schema.properties) and schema.properties or json.object()) do
@@ -193,7 +210,7 @@ end
 -- One tool's call: the form's text with its places filled in.
 function G:call(tool, text)
   local f = tool["function"]
-  self.root = closed(f.parameters)
+  self.root, self.tool = closed(f.parameters), f.name
   local definition = self.custom[f.name]
   local values = { N = quoted(self:named(f.name)) }
   if not definition then
@@ -221,14 +238,14 @@ end
 -- answer = a JSON Schema that may come in place of calls, after_text (with mark: text may come first, and no call at all),
 -- turn (the whole answer, texts and calls as the model likes), custom = {name = Lark grammar of the tool's one parameter},
 -- bare (calls as bare JSON, for formats that have no form).
--- -> GBNF text, {rule = schema text} | nil when the format has no form of its own for it.
+-- -> GBNF text, {rule = schema text}, list of what it does not hold to | nil when the format has no form of its own for it.
 function call_grammar.of(options)
   local form = forms[options.format.name]
   if type(form) == "function" then form = form(options.template) end
   if options.bare then form = forms.bare end
   if not form or not (options.tools or form.answer) or (options.turn and not form.turn) then return nil end
   local g = rules.new(G, options.control)
-  g.form, g.custom = form, options.custom or {}
+  g.form, g.custom, g.unheld = form, options.custom or {}, {}
   local mark, head, root = options.mark or "", form.head or "", {}
   local function one_of(text)
     local calls = {}
@@ -249,7 +266,7 @@ function call_grammar.of(options)
   if options.answer then root[#root + 1] = g:literal(form.answer or "") .. " " .. g:schema(options.answer) end
   local goes_on = form.goes_on and mark == "" and not (options.turn and not form.turn.again) and "(" .. g:literal(form.goes_on) .. ")? " or ""
   local ending = form.ending and " (" .. g:literal(form.ending) .. ")?" or ""
-  return "root ::= " .. goes_on .. "(" .. table.concat(root, " | ") .. ")" .. ending .. "\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas
+  return "root ::= " .. goes_on .. "(" .. table.concat(root, " | ") .. ")" .. ending .. "\n" .. table.concat(g.lines, "\n") .. "\n", g.schemas, g.unheld
 end
 
 -- false when a Lark grammar can be held, else what is wrong.

@@ -62,8 +62,8 @@ local function control_marks(loaded, format)
 end
 
 -- kind: gbnf (schemas: its rules that are schemas), schema or strict (a schema that is refused when a part of it cannot be
--- enforced). warn(text), if given, hears of every keyword of a new schema that is not enforced. -> grammar | nil, message
-local function compile(loaded, warn, kind, text, schemas)
+-- enforced). warn(text), if given, hears of every keyword of a new schema that is not enforced, and of `unheld`. -> grammar | nil, message
+local function compile(loaded, warn, kind, text, schemas, unheld)
   local cache = loaded.grammars
   if not cache or cache.n >= KEEP then
     cache = { n = 0, by_text = {} }
@@ -79,7 +79,9 @@ local function compile(loaded, warn, kind, text, schemas)
   if g then return g end
   if kind == "gbnf" then g, message = core.grammar.gbnf(text, schemas) else g, message = core.grammar.schema(text, { strict = kind == "strict" }) end
   if not g then return nil, "the " .. (kind == "gbnf" and not schemas and "grammar" or "schema") .. " cannot be used: " .. tostring(message) end
-  for _, line in ipairs(warn and g:warnings() or {}) do warn(line) end
+  for _, list in ipairs(warn and { g:warnings(), unheld } or {}) do
+    for _, line in ipairs(list) do warn(line) end
+  end
   cache.by_text[key], cache.n = g, cache.n + 1
   return g
 end
@@ -91,17 +93,17 @@ local function constrained(loaded, req, want, format, warn)
   local parallel = not want.forced or (req.parallel_tool_calls == true and req.tool_choice == "required")
   local options = { format = format, template = loaded.template, tools = want.tools, answer = want.answer,
     parallel = parallel and req.parallel_tool_calls, control = control_marks(loaded, format), custom = req.input_grammars }
-  local text, schemas = call_grammar.of(options)
+  local text, schemas, unheld = call_grammar.of(options)
   if not text and options.custom then -- a schema cannot hold these
     options.bare, req.bare_call = true, want.forced or nil
-    text, schemas = call_grammar.of(options)
+    text, schemas, unheld = call_grammar.of(options)
   end
-  if text and not strict then return compile(loaded, warn, "gbnf", text, schemas) end
+  if text and not strict then return compile(loaded, warn, "gbnf", text, schemas, unheld) end
   local schema = json.encode(bare_schema(want))
   if not schema then return nil, "the schema cannot be used" end
   req.bare_call = want.forced or nil
   local g, message = compile(loaded, warn, strict and "strict" or "schema", schema)
-  if g and text then return compile(loaded, warn, "gbnf", text, schemas) end
+  if g and text then return compile(loaded, warn, "gbnf", text, schemas, unheld) end
   return g, message
 end
 
@@ -123,8 +125,8 @@ local function lazy(loaded, req, want, format, warn)
     local options = { format = format, template = loaded.template, tools = want.tools, parallel = req.parallel_tool_calls, control = control_marks(loaded, format),
       custom = req.input_grammars }
     for k, v in pairs(more) do options[k] = v end
-    local text, schemas = call_grammar.of(options)
-    return text and compile(loaded, warn, "gbnf", text, schemas)
+    local text, schemas, unheld = call_grammar.of(options)
+    return text and compile(loaded, warn, "gbnf", text, schemas, unheld)
   end
   local g = held({ turn = true })
   if g then return g, triggers, opening, triggers ~= nil end
