@@ -77,14 +77,18 @@ void sc_negated_counts(mtx_sc *s, uint32_t part, const char *min_key, const char
 // Does the value satisfy the part? A way to break a schema holds for all that break it: the
 // other ways are alternatives beside this one. Groups are asked with the part SC_BASE of their schema.
 static bool holds_part(mtx_sc *s, uint32_t value, uint32_t part) {
-  const uint32_t node = SC_NODE(part), parent = sc_node(s, node)->parent;
+  const uint32_t node = SC_NODE(part);
+  uint32_t schema = sc_node(s, node)->parent;
   switch (SC_KIND(part)) {
     case SC_BASE: return sc_holds(s, value, node, 0);
     case SC_OTHER:
     case SC_NOT: return !sc_holds(s, value, node, 0);
-    case SC_NEG: return !sc_holds(s, value, parent, 0);
+    case SC_NEG: return !sc_holds(s, value, schema, 0);
     case SC_HASNOT:
-    case SC_WITHOUT: return !sc_holds(s, value, sc_node(s, parent)->parent, 0);
+    case SC_WITHOUT:  // a member of `properties`, an entry of `required` or of a list of dependentRequired
+      schema = sc_node(s, schema)->parent;
+      if (sc_has_key(s, schema, "dependentRequired") || sc_has_key(s, schema, "dependencies")) schema = sc_node(s, schema)->parent;
+      return !sc_holds(s, value, schema, 0);
     default: return true;
   }
 }

@@ -138,11 +138,11 @@ mtx_gx sc_object(mtx_sc *s, const sc_conj *c);
 mtx_gx sc_array(mtx_sc *s, const sc_conj *c);
 typedef struct {
   uint32_t min, max, n_prefix;
-  uint32_t contains, min_hits, max_hits;  // MTX_JSON_NONE: nothing is asked of `contains`
+  uint32_t hit, min_hits, max_hits;  // items that satisfy the part; MTX_JSON_NONE: none are counted
 } sc_items;
 // Conjunction of item i of an array; i past every prefix gives the rest's.
 sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i);
-// The items of an array which count those that `contains` speaks of. False: too many counts, a warning is made.
+// The items of an array which count hits too. False: too many counts, a warning is made.
 bool sc_counted_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx *out);
 mtx_gx sc_string(mtx_sc *s, const sc_conj *c);
 // x between quotes, as a rule of its own: a leaf, whose masks are cheap (mask.h).

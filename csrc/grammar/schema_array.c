@@ -18,22 +18,36 @@ static void item_keywords(const mtx_sc *s, uint32_t part, uint32_t *prefix, uint
   }
 }
 
-static void gather_contains(mtx_sc *s, uint32_t part, sc_items *r) {
-  const uint32_t c = sc_keyword(s, part, "contains");
-  if (c == MTX_JSON_NONE) return;
-  const uint32_t min = sc_count(s, part, "minContains", 1), max = sc_count(s, part, "maxContains", UINT32_MAX);
+// Between min and max items satisfy the part.
+static void count_hits(mtx_sc *s, sc_items *r, uint32_t part, uint32_t min, uint32_t max) {
   if (min == 0 && max == UINT32_MAX) return;
-  if (r->contains != MTX_JSON_NONE && r->contains != c) {
-    sc_unenforced(s, c, "contains", "another schema of this place counts items as well");
-  } else {
-    r->contains = c;
-    r->min_hits = min;
-    r->max_hits = max;
+  if (r->hit == MTX_JSON_NONE) {
+    r->hit = part;
+    r->max_hits = UINT32_MAX;
+  } else if (r->hit != part) {
+    sc_unenforced(s, SC_NODE(part), "contains", "another schema of this place counts items as well");
+    return;
   }
+  if (min > r->min_hits) r->min_hits = min;
+  if (max < r->max_hits) r->max_hits = max;
+}
+
+static void gather_contains(mtx_sc *s, uint32_t part, sc_items *r) {
+  const uint32_t c = sc_keyword(s, part, "contains"), few = sc_negated(s, part, "contains"), many = sc_negated(s, part, "maxContains"),
+                 other = sc_negated(s, part, "items");
+  if (c != MTX_JSON_NONE)
+    count_hits(s, r, SC_PART(c, SC_ALL), sc_count(s, part, "minContains", 1), sc_count(s, part, "maxContains", UINT32_MAX));
+  if (few != MTX_JSON_NONE)
+    count_hits(s, r, SC_PART(few, SC_ALL), 0, sc_count(s, SC_PART(sc_node(s, few)->parent, SC_BASE), "minContains", 1) - 1);
+  if (many != MTX_JSON_NONE) {
+    const uint32_t schema = sc_node(s, many)->parent, max = sc_count(s, SC_PART(schema, SC_BASE), "maxContains", UINT32_MAX);
+    count_hits(s, r, SC_PART(sc_get(s, schema, "contains"), SC_ALL), max == UINT32_MAX ? max : max + 1, UINT32_MAX);
+  }
+  if (other != MTX_JSON_NONE) count_hits(s, r, SC_PART(other, SC_NOT), 1, UINT32_MAX);
 }
 
 static sc_items gather_array(mtx_sc *s, const sc_conj *c) {
-  sc_items r = {.max = UINT32_MAX, .contains = MTX_JSON_NONE};
+  sc_items r = {.max = UINT32_MAX, .hit = MTX_JSON_NONE};
   for (uint32_t i = 0; i < c->n; i++) {
     uint32_t min = sc_count(s, c->v[i], "minItems", 0), max = sc_count(s, c->v[i], "maxItems", UINT32_MAX), prefix, rest;
     const uint32_t n = sc_keyword(s, c->v[i], "unevaluatedItems");
@@ -120,7 +134,7 @@ static bool unique_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx 
   uint32_t n;
   sc_conj item = sc_item_conj(s, c, UINT32_MAX);
   sc_flatten(s, &item);
-  if (r->n_prefix || r->contains != MTX_JSON_NONE || item.never || !listed_items(s, &item, value, &n)) return false;
+  if (r->n_prefix || r->hit != MTX_JSON_NONE || item.never || !listed_items(s, &item, value, &n)) return false;
   *out = MTX_GX_NEVER;
   if (n < r->min) return true;
   for (uint32_t i = 0; i < n; i++) items[i] = (gb_item){mtx_gb_rule_of(b, value[i], "item"), (int32_t)i};
@@ -164,12 +178,12 @@ mtx_gx sc_array(mtx_sc *s, const sc_conj *c) {
     return MTX_GX_NEVER;
   }
   if (r.n_prefix > r.max) r.n_prefix = r.max;
-  if (r.min > r.max || s->b->code) return MTX_GX_NEVER;
+  if (r.min > r.max || (r.hit != MTX_JSON_NONE && r.min_hits > r.max_hits) || s->b->code) return MTX_GX_NEVER;
   const uint32_t unique = r.max > 1 ? asks_unique(s, c) : MTX_JSON_NONE;
   if (unique != MTX_JSON_NONE) {
     if (unique_items(s, c, &r, &items)) return brackets(s, items);
     sc_unenforced(s, unique, "uniqueItems", "only items of an enum of at most 48 values, true, false and null are remembered");
   }
-  if (r.contains == MTX_JSON_NONE || !sc_counted_items(s, c, &r, &items)) items = plain_items(s, c, r);
+  if (r.hit == MTX_JSON_NONE || !sc_counted_items(s, c, &r, &items)) items = plain_items(s, c, r);
   return brackets(s, items);
 }

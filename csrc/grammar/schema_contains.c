@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // contains, minContains, maxContains: arrays that count two things, their items and those
-// that `contains` speaks of. Each pair of counts is a rule: what may follow.
+// that `contains` speaks of (hits). Each pair of counts is a rule: what may follow.
 #include "grammar/schema.h"
 
 #define MAX_PAIRS 400u
@@ -20,11 +20,14 @@ static mtx_gx rest(const counted *k, uint32_t items, uint32_t hits) {
   return mtx_gx_ref(k->s->b, k->first + items * (k->n_hits + 1) + hits);
 }
 
-// An item, a hit or not, and what follows it.
+static uint32_t opposite(uint32_t part) { return SC_PART(SC_NODE(part), SC_KIND(part) == SC_NOT ? SC_ALL : SC_NOT); }
+
+// An item, a hit (SC_ALL), none (SC_NOT) or either (SC_BASE), and what follows it.
 static mtx_gx item(const counted *k, uint32_t items, uint32_t hits, uint32_t kind) {
   mtx_gb *b = k->s->b;
   sc_conj one = sc_item_conj(k->s, k->c, items < k->r->n_prefix ? items : UINT32_MAX);
-  if (kind != SC_BASE) sc_add(k->s, &one, SC_PART(k->r->contains, kind));
+  if (kind == SC_ALL) sc_add(k->s, &one, k->r->hit);
+  if (kind == SC_NOT) sc_add(k->s, &one, opposite(k->r->hit));
   mtx_gx x = mtx_gx_cat2(b, sc_value(k->s, &one, "item", 4), rest(k, items + 1, hits + (kind == SC_ALL)));
   return items ? mtx_gx_cat2(b, k->s->comma, x) : x;
 }
@@ -48,15 +51,15 @@ static mtx_gx after(const counted *k, uint32_t items, uint32_t hits) {
 bool sc_counted_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx *out) {
   counted k = {.s = s, .c = c, .r = r, .n_items = r->max == UINT32_MAX ? r->min : r->max,
                .n_hits = r->max_hits == UINT32_MAX ? r->min_hits : r->max_hits};
-  k.exact = sc_negation(s, SC_PART(r->contains, SC_NOT), 0, NULL) >= 0;
+  k.exact = sc_negation(s, SC_PART(SC_NODE(r->hit), SC_NOT), 0, NULL) >= 0;
   if (k.n_items < r->n_prefix) k.n_items = r->n_prefix;
   if (k.n_items == 0) k.n_items = 1;  // the first has no comma
   if (!k.exact && r->max_hits != UINT32_MAX) {
-    sc_unenforced(s, r->contains, "maxContains", "the opposite of `contains` cannot be said");
+    sc_unenforced(s, SC_NODE(r->hit), "maxContains", "the opposite of `contains` cannot be said");
     return false;
   }
   if (((uint64_t)k.n_items + 1) * ((uint64_t)k.n_hits + 1) > MAX_PAIRS) {
-    sc_unenforced(s, r->contains, "contains", "the counts of items are too large together");
+    sc_unenforced(s, SC_NODE(r->hit), "contains", "the counts of items are too large together");
     return false;
   }
   const uint32_t n = (k.n_items + 1) * (k.n_hits + 1);

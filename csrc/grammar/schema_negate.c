@@ -17,9 +17,14 @@ typedef struct {
   bool cannot;
 } negation;
 
-static void alternative(negation *g, uint32_t node, uint32_t kind) {
-  if (g->n++ == g->want && g->out) sc_add(g->s, g->out, SC_PART(node, kind));
+// A way to break the schema: what holds then, in one part or two.
+static void way(negation *g, uint32_t part, uint32_t and_part) {
+  if (g->n++ != g->want || !g->out) return;
+  sc_add(g->s, g->out, part);
+  if (and_part != part) sc_add(g->s, g->out, and_part);
 }
+
+static void alternative(negation *g, uint32_t node, uint32_t kind) { way(g, SC_PART(node, kind), SC_PART(node, kind)); }
 
 static bool is_one_of(const char *key, const char *const *list) {
   for (; *list; list++)
@@ -46,6 +51,42 @@ static void walk_any_of(negation *g, uint32_t list, int depth) {
   for (uint32_t k = sc_node(g->s, list)->first; k != MTX_JSON_NONE; k = sc_node(g->s, k)->next) sc_add(g->s, g->out, SC_PART(k, SC_NOT));
 }
 
+// None of the branches, or two of them.
+static void walk_one_of(negation *g, uint32_t list, int depth) {
+  mtx_sc *s = g->s;
+  walk_any_of(g, list, depth);
+  for (uint32_t i = sc_node(s, list)->first; i != MTX_JSON_NONE && g->n <= SC_MAX_CASES; i = sc_node(s, i)->next)
+    for (uint32_t k = sc_node(s, i)->next; k != MTX_JSON_NONE; k = sc_node(s, k)->next)
+      if (!sc_disjoint(s, i, k, 0)) way(g, SC_PART(i, SC_ALL), SC_PART(k, SC_ALL));
+}
+
+static void walk_if(negation *g, uint32_t cond, int depth) {
+  const uint32_t schema = sc_node(g->s, cond)->parent, then = sc_get(g->s, schema, "then"), other = sc_get(g->s, schema, "else");
+  if (then != MTX_JSON_NONE && ways(g, then, depth)) way(g, SC_PART(cond, SC_ALL), SC_PART(then, SC_NOT));
+  if (other != MTX_JSON_NONE && ways(g, other, depth) && ways(g, cond, depth)) way(g, SC_PART(cond, SC_NOT), SC_PART(other, SC_NOT));
+}
+
+// dependentRequired, dependentSchemas and dependencies: a key comes, and what depends on it does not hold.
+static void walk_dependent(negation *g, uint32_t map, int depth) {
+  mtx_sc *s = g->s;
+  g->cannot |= sc_node(s, map)->kind != MTX_JSON_OBJECT;
+  for (uint32_t m = sc_node(s, map)->first; m != MTX_JSON_NONE && !g->cannot; m = sc_node(s, m)->next) {
+    if (sc_node(s, m)->kind != MTX_JSON_ARRAY) {
+      if (ways(g, m, depth)) way(g, SC_PART(m, SC_HAS), SC_PART(m, SC_NOT));
+      continue;
+    }
+    for (uint32_t k = sc_node(s, m)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next)
+      if (sc_node(s, k)->kind == MTX_JSON_STRING) way(g, SC_PART(m, SC_HAS), SC_PART(k, SC_WITHOUT));
+  }
+}
+
+// Too few items that are meant, or too many.
+static void walk_contains(negation *g, uint32_t k) {
+  const uint32_t part = SC_PART(sc_node(g->s, k)->parent, SC_BASE), most = sc_keyword(g->s, part, "maxContains");
+  if (sc_count(g->s, part, "minContains", 1)) alternative(g, k, SC_NEG);
+  if (most != MTX_JSON_NONE) alternative(g, most, SC_NEG);
+}
+
 static bool is_fixed(const mtx_sc *s, uint32_t schema) {
   return sc_node(s, schema)->kind == MTX_JSON_OBJECT && (sc_get(s, schema, "const") != MTX_JSON_NONE || sc_get(s, schema, "enum") != MTX_JSON_NONE);
 }
@@ -54,9 +95,9 @@ static void walk_keyword(negation *g, uint32_t k, int depth) {
   static const char *const texts[] = {"pattern", NULL};
   static const char *const numbers[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties", NULL};
   static const char *const sets[] = {"type", "const", NULL};
-  static const char *const hard[] = {"items", "additionalItems", "prefixItems", "additionalProperties", "patternProperties", "propertyNames",
-                                     "contains", "uniqueItems", "oneOf", "dependentRequired", "dependentSchemas", "dependencies", "nullable",
-                                     "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", NULL};
+  static const char *const depending[] = {"dependentRequired", "dependentSchemas", "dependencies", NULL};
+  static const char *const hard[] = {"additionalItems", "prefixItems", "additionalProperties", "patternProperties", "propertyNames",
+                                     "uniqueItems", "nullable", "unevaluatedItems", "unevaluatedProperties", "$dynamicRef", NULL};
   mtx_sc *s = g->s;
   const mtx_jnode *n = sc_node(s, k);
   const char *key = s->j->pool + n->key;
@@ -84,12 +125,22 @@ static void walk_keyword(negation *g, uint32_t k, int depth) {
     walk_any_of(g, k, depth);
   } else if (!strcmp(key, "$ref")) {
     if ((target = sc_resolve(s, k)) != MTX_JSON_NONE) walk(g, target, depth + 1);
+  } else if (!strcmp(key, "oneOf")) {
+    walk_one_of(g, k, depth);
   } else if (!strcmp(key, "if")) {
-    g->cannot |= sc_get(s, n->parent, "then") != MTX_JSON_NONE || sc_get(s, n->parent, "else") != MTX_JSON_NONE;
+    walk_if(g, k, depth);
+  } else if (is_one_of(key, depending)) {
+    walk_dependent(g, k, depth);
+  } else if (!strcmp(key, "contains")) {
+    walk_contains(g, k);
+  } else if (!strcmp(key, "items") && n->kind != MTX_JSON_ARRAY && sc_get(s, n->parent, "prefixItems") == MTX_JSON_NONE) {
+    if (ways(g, k, depth)) alternative(g, k, SC_NEG);
+  } else if (!strcmp(key, "items")) {
+    g->cannot = true;
   } else if (is_one_of(key, hard)) {
     const bool off = !strcmp(key, "uniqueItems") || !strcmp(key, "nullable");
     const bool nothing = n->kind == (off ? MTX_JSON_FALSE : MTX_JSON_TRUE) || (!off && n->kind == MTX_JSON_OBJECT && !n->n_kids);
-    g->cannot |= !nothing || !strcmp(key, "contains");
+    g->cannot |= !nothing;
   }
 }
 

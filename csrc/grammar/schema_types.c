@@ -66,6 +66,7 @@ static uint32_t condition_types(mtx_sc *s, uint32_t part) {
     default: return SC_EVERY;
   }
   if (type != MTX_JSON_NONE) return SC_EVERY & ~type_keyword(s, type);
+  if (sc_negated(s, part, "maxContains") != MTX_JSON_NONE) return SC_ARR;
   const uint32_t bits = types_of_keyword(s->j->pool + sc_node(s, SC_NODE(part))->key);
   return bits ? bits : SC_EVERY;
 }

@@ -110,12 +110,12 @@ static void test_refused(void) {
 static void test_unenforced(void) {
   static const char *const cases[][2] = {
       {"{\"type\":\"array\",\"uniqueItems\":true}", "uniqueItems"},
-      {"{\"type\":\"array\",\"not\":{\"items\":{\"const\":\"x\"}}}", "not"},
+      {"{\"type\":\"object\",\"not\":{\"additionalProperties\":false}}", "not"},
       {"{\"type\":\"array\",\"not\":{\"const\":[1]}}", "not"},
-      {"{\"type\":\"array\",\"contains\":{\"items\":{\"const\":1}},\"maxContains\":2}", "maxContains"},
+      {"{\"type\":\"array\",\"items\":{\"type\":\"object\"},\"contains\":{\"additionalProperties\":false},\"maxContains\":2}", "maxContains"},
       {"{\"type\":\"array\",\"contains\":{\"const\":1},\"minContains\":500}", "contains"},
-      {"{\"type\":\"array\",\"if\":{\"items\":{\"const\":1}},\"then\":{\"maxItems\":5}}", "if"},
-      {"{\"type\":\"array\",\"oneOf\":[{\"items\":{\"const\":1}},{\"items\":{\"minimum\":1}}]}", "oneOf"},
+      {"{\"type\":\"object\",\"if\":{\"additionalProperties\":false},\"then\":{\"maxProperties\":0}}", "if"},
+      {"{\"type\":\"object\",\"oneOf\":[{\"additionalProperties\":{\"type\":\"string\"}},{\"additionalProperties\":{\"minimum\":1}}]}", "oneOf"},
       {"{\"type\":\"string\",\"format\":\"colour\"}", "format"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
