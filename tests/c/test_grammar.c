@@ -284,7 +284,7 @@ static void test_text_masks(mtx_vocab_trie *t) {
                                         "{\"pattern\":\"b\",\"maxLength\":14}", "{\"not\":{\"enum\":[\"\",\"ab\",\"a\"]},\"maxLength\":3}"};
   for (size_t i = 0; i < 2 * (sizeof schemas / sizeof *schemas); i++) {
     const char *schema = schemas[i / 2], *root = i & 1 ? "root ::= (text \"aca\"){1,3}" : "root ::= \"a\" text \"\\\"\"";
-    const mtx_schema_rule rule = {"text", schema, 4, strlen(schema), true, "aca", i & 1 ? 3 : 0};
+    const mtx_schema_rule rule = {.name = "text", .name_len = 4, .text = schema, .len = strlen(schema), .as_text = true, .stop = "aca", .stop_len = i & 1 ? 3 : 0};
     mtx_grammar *g = NULL;
     mtx_err err;
     CHECK(!mtx_grammar_compile_mixed(root, strlen(root), &rule, 1, NULL, &g, &err), "%s: %s", schema, err.msg);

@@ -56,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   mtx_err err;
   const char *text = (const char *)data + 1;
   mtx_code code;
-  const mtx_schema_rule rule = {"t", text, 1, size - 1, true, "</p>", data[0] & 16 ? 4 : 0};
+  const mtx_schema_rule rule = {.name = "t", .name_len = 1, .text = text, .len = size - 1, .as_text = true, .stop = "</p>", .stop_len = data[0] & 16 ? 4 : 0};
   if (data[0] % 4 == 3) code = mtx_grammar_compile_mixed("root ::= t \"</p>\"", 17, &rule, 1, NULL, &g, &err);
   else if (data[0] % 4 == 0) code = mtx_grammar_compile_gbnf(text, size - 1, &g, &err);
   else if (data[0] % 4 == 1) code = mtx_grammar_compile_json_schema(text, size - 1, NULL, &g, &err);
