@@ -59,7 +59,7 @@ static void push_done(lua_State *L, const mtx_event *ev) {
 
 static void push_event(lua_State *L, const mtx_event *ev) {
   static const char *const kinds[] = {[MTX_EVENT_START] = "start", [MTX_EVENT_PROGRESS] = "progress", [MTX_EVENT_TOKEN] = "token", [MTX_EVENT_DONE] = "done"};
-  lua_createtable(L, 0, 10);
+  lua_createtable(L, 0, ev->kind == MTX_EVENT_TOKEN ? 4 : 8);  // what most events of the kind hold
   mtx_bind_set_integer(L, "id", ev->id);
   lua_pushstring(L, kinds[ev->kind]);
   lua_setfield(L, -2, "kind");

@@ -7,6 +7,10 @@ usage: load.py MODEL.gguf [--mtx build/mtx] [--peer LLAMA_SERVER] [--only stream
 Starts each server in turn (same file, same slots, same threads), drives it over /v1/chat/completions and prints a
 line per scenario; with --peer also a Markdown table with the ratios. Prompts of about 128 tokens, 96 tokens out, no
 two alike, so that no cache helps. It asserts nothing; `build/tests/bench/bench_http` must be there for health.
+
+`work` is the CPU time of mtx's event loop. With a real model that includes what it takes to fetch the server's code and
+data anew after each step has filled the caches with weights; for the server's work alone give it a model that costs nothing:
+`mtx tests/bench/tiny_model.lua MODEL.gguf DIR/tiny.gguf`, then `load.py DIR/tiny.gguf --only work --threads 1 --ctx 2048`.
 """
 import argparse
 import asyncio
