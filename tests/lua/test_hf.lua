@@ -97,6 +97,26 @@ function TestFace.test_as_gguf_file()
   end
 end
 
+-- The language part of a larger model: in `text_config`, its tensors behind another prefix, defaults left out. What
+-- else is in the folder is named in a warning.
+function TestFace.test_part_of_a_larger_model()
+  os.execute("mkdir -p " .. SCRATCH .. "part")
+  local c = cjson.decode(read(GOLDEN .. "gemma3/config.json"))
+  c.rms_norm_eps, c.num_key_value_heads = nil, math.tointeger(c.num_key_value_heads)
+  write(SCRATCH .. "part/config.json", cjson.encode({ model_type = "gemma3", text_config = c, vision_config = { model_type = "siglip" } }))
+  local bytes = read(GOLDEN .. "gemma3/model.safetensors")
+  local n = ("<I8"):unpack(bytes)
+  local h = bytes:sub(9, 8 + n):gsub('"model%.', '"model.language_model.')
+  h = h:gsub("}%s*$", (',"model.vision_tower.x":{"dtype":"F32","shape":[1],"data_offsets":[%d,%d]}}'):format(#bytes - 8 - n, #bytes - 4 - n))
+  h = h .. (" "):rep(-#h % 8)
+  write(SCRATCH .. "part/model.safetensors", ("<I8"):pack(#h) .. h .. bytes:sub(9 + n) .. "\0\0\0\0")
+  local ref, lines = cjson.decode(read(GOLDEN .. "gemma3/reference.json")), {}
+  local model = assert(mtx.load(SCRATCH .. "part", { kv_type = "f32", warn = function(line) lines[#lines + 1] = line end }))
+  lu.assertTrue(nmse(read(GOLDEN .. "gemma3/reference.f32"), evaluate(model, integers(ref.tokens), 24)) <= ref.tolerance_nmse)
+  lu.assertStrContains(table.concat(lines, "\n"), "1 tensor of the file not used: model.vision_tower.x")
+  model:close()
+end
+
 -- ---- a whole folder ------------------------------------------------------------------------
 
 TestFolder = {}

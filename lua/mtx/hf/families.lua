@@ -2,6 +2,7 @@
 -- What the `model_type` of a config.json means: one entry a family.
 --
 --   arch      the architecture in GGUF's names (csrc/model/arch_NAME.c)
+--   defaults  what config.json may leave out (the language part of a larger model does)
 --   tied      does the output read the embedding table when config.json does not say
 --   act       activations that the architecture computes
 --   layer     name of a part of a layer -> GGUF's, beside those of DECODER_LAYER; `whole` the same with what follows it
@@ -158,7 +159,8 @@ local function windows(config, put, period)
   put("attention.sliding_window_pattern", "array:bool", is_local)
 end
 
-families.gemma = { arch = "gemma", act = TANH_GELU, tied = true, tensor = plus_one, settings = plain_rope }
+-- Its first config.json files say "gelu" and mean the tanh form, as transformers knows.
+families.gemma = { arch = "gemma", act = { gelu = true, gelu_pytorch_tanh = true, gelu_new = true }, tied = true, tensor = plus_one, settings = plain_rope }
 
 families.gemma2 = { arch = "gemma2", act = TANH_GELU, tied = true, layer = POST_NORMS, tensor = plus_one, settings = function(config, put)
   windows(config, put, 2)
@@ -169,6 +171,8 @@ families.gemma2 = { arch = "gemma2", act = TANH_GELU, tied = true, layer = POST_
 end }
 
 families.gemma3_text = { arch = "gemma3", act = TANH_GELU, tied = true, layer = POST_NORMS, tensor = plus_one,
+  defaults = { num_attention_heads = 8, num_key_value_heads = 4, head_dim = 256, max_position_embeddings = 131072, query_pre_attn_scalar = 256,
+    rope_theta = 1000000.0, rope_local_base_freq = 10000.0, sliding_window = 4096, rms_norm_eps = 1e-6 },
   settings = function(config, put)
     refuse(config.attn_logit_softcapping ~= nil, "attn_logit_softcapping")
     refuse(config.use_bidirectional_attention == true, "attention in both directions")

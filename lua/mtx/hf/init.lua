@@ -222,6 +222,9 @@ local function open(folder, weights, opts)
   if type(config.text_config) == "table" then config = config.text_config end  -- the language part of a larger model
   local family, message = family_of(config)
   if not family then return nil, message, "unsupported" end
+  for key, value in pairs(family.defaults or {}) do
+    if config[key] == nil then config[key] = value end
+  end
   if config.quantization_config then
     return nil, "its weights are quantised in a way that is not read (quantization_config); use the original model or a GGUF file", "unsupported"
   end

@@ -55,7 +55,8 @@ local function file_entry(self, path, relative, stat)
   add(self, { name = name.full, key = name.key, path = path, size = math.tointeger(size) or size, modified = stat.mtime.sec })
 end
 
--- Bytes of a model folder's weights, or nil when it has none that are read.
+-- Bytes of a model folder's weights, or nil when it has none that are read. (Shards by their names: other weights may
+-- lie beside them, and the index is too long to be read at every scan.)
 local function weight_bytes(dir)
   local single = uv.fs_stat(dir .. "/model.safetensors")
   if single then return math.tointeger(single.size) or single.size end
@@ -64,7 +65,7 @@ local function weight_bytes(dir)
   while handle do
     local name = uv.fs_scandir_next(handle)
     if not name then break end
-    local s = name:find("^[^.].*%.safetensors$") and uv.fs_stat(dir .. "/" .. name)
+    local s = name:find("^[^.].*%-%d+%-of%-%d+%.safetensors$") and uv.fs_stat(dir .. "/" .. name)
     if s then size = size + (math.tointeger(s.size) or s.size) end
   end
   return size
