@@ -60,7 +60,7 @@ end
 TestFamilies = {}
 
 for _, name in ipairs { "llama", "llama-bias", "mistral", "mixtral", "qwen2", "qwen3", "qwen3-moe", "gemma3", "bert",
-  "deepseek-v2", "deepseek-v3", "mamba2", "gemma", "gemma2", "qwen2-moe", "smollm3", "granite", "olmo2" } do
+  "deepseek-v2", "deepseek-v3", "mamba2", "qwen3-5", "gemma", "gemma2", "qwen2-moe", "smollm3", "granite", "olmo2" } do
   TestFamilies["test_" .. name:gsub("-", "_")] = function()
     local ref = cjson.decode(read(GOLDEN .. name .. "/reference.json"))
     local bytes, tokens = read(GOLDEN .. name .. "/reference.f32"), integers(ref.tokens)
@@ -369,6 +369,8 @@ function TestHostile.test_config()
   config({ v_head_dim = 9 }, "are not 4 heads with rows 8 to 17", nil, "deepseek-v3")
   config({ num_attention_heads = 5 }, "64 rows are not 5 heads", nil, "deepseek-v3")
   config({ num_heads = 5 }, "does not fill", nil, "mamba2")
+  config({ linear_num_value_heads = 8 }, "more value heads than key heads", nil, "qwen3-5")
+  config({ layer_types = { "full_attention", "linear_attention" } }, "irregular", nil, "qwen3-5")
 end
 
 function TestHostile.test_files()

@@ -253,6 +253,37 @@ families.deepseek_v3 = { arch = "deepseek2", act = SILU, own_settings = true, la
     return latent_settings(config, put)
   end }
 
+-- ---- Qwen 3.5: gated delta net, and every few layers attention ------------------------------------
+
+families.qwen3_5_text = { arch = "qwen35", act = SILU,
+  layer = { post_attention_layernorm = "post_attention_norm", ["linear_attn.in_proj_qkv"] = "attn_qkv", ["linear_attn.in_proj_z"] = "attn_gate",
+    ["linear_attn.in_proj_b"] = "ssm_beta", ["linear_attn.in_proj_a"] = "ssm_alpha", ["linear_attn.conv1d"] = "ssm_conv1d",
+    ["linear_attn.norm"] = "ssm_norm", ["linear_attn.out_proj"] = "ssm_out" },
+  whole = { ["linear_attn.A_log"] = "ssm_a", ["linear_attn.dt_bias"] = "ssm_dt.bias" },
+  tensor = function(config, use)
+    if use.name:find("%.ssm_a$") then use.change = "minus_exp" elseif not use.name:find("ssm_norm") then plus_one(config, use) end
+  end,
+  settings = function(config, put)
+    local n_k, n_v = positive(config, "linear_num_key_heads"), positive(config, "linear_num_value_heads")
+    refuse(n_k ~= n_v, "more value heads than key heads (their order differs from GGUF's; a GGUF file runs)")
+    local interval = config.full_attention_interval or 4
+    for i, kind in ipairs(config.layer_types or {}) do
+      if kind == "full_attention" then interval = i break end
+    end
+    for i, kind in ipairs(config.layer_types or {}) do
+      refuse((kind == "full_attention") ~= (i % interval == 0), "an irregular order of attention and delta net layers")
+    end
+    put("full_attention_interval", "u32", interval)
+    put("ssm.conv_kernel", "u32", need(config, "linear_conv_kernel_dim"))
+    put("ssm.state_size", "u32", need(config, "linear_key_head_dim"))
+    put("ssm.group_count", "u32", n_k)
+    put("ssm.time_step_rank", "u32", n_v)
+    put("ssm.inner_size", "u32", n_v * positive(config, "linear_value_head_dim"))
+    local r = rope.read(config)
+    local share = r.scaling.partial_rotary_factor or config.partial_rotary_factor or 0.25
+    return rope.put(put, r, math.tointeger(families.head_dim(config) * share // 1), need(config, "max_position_embeddings"))
+  end }
+
 -- ---- no attention ----------------------------------------------------------------------------------
 
 families.mamba2 = { arch = "mamba2", act = SILU, own_settings = true,

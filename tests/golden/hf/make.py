@@ -54,6 +54,9 @@ MODELS = {
     # one group: transformers normalises over all of them together, the original and GGUF each alone
     "mamba2": (lambda: tf.Mamba2Config(vocab_size=VOCAB, hidden_size=HIDDEN, num_heads=8, head_dim=8, state_size=16, n_groups=1, num_hidden_layers=2,
                                        expand=2, conv_kernel=4, chunk_size=8), torch.float32, {}, {}),
+    # as many value heads as key heads: otherwise their order differs from GGUF's
+    "qwen3-5": (lambda: tf.Qwen3_5TextConfig(**{**COMMON, "num_hidden_layers": 4}, head_dim=16, linear_num_key_heads=4, linear_num_value_heads=4,
+                                             linear_key_head_dim=8, linear_value_head_dim=8), torch.bfloat16, {}, {}),
     "gemma": (lambda: tf.GemmaConfig(**COMMON, head_dim=16), torch.bfloat16, {}, {}),
     "gemma2": (lambda: tf.Gemma2Config(**COMMON, head_dim=16, sliding_window=8, query_pre_attn_scalar=24), torch.bfloat16, {}, {}),
     "qwen2-moe": (lambda: tf.Qwen2MoeConfig(**COMMON, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
@@ -71,7 +74,7 @@ def fill(model, seed):
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, p in model.named_parameters():
-            near_one = "norm" in name.lower() and name.endswith("weight") and "gemma" not in model.config.model_type
+            near_one = "norm" in name.lower() and name.endswith("weight") and "gemma" not in model.config.model_type and ("qwen3_5" not in model.config.model_type or "linear_attn" in name)
             std = 0.1 if p.dim() < 2 else 1.5 / p.shape[-1] ** 0.5
             p.copy_(torch.randn(p.shape, generator=g) * std + (1.0 if near_one else 0.0))
 
