@@ -169,7 +169,7 @@ static void limit_groups(const mtx_moe *m, const float *score, uint8_t *taken) {
   for (int i = 0; i < m->n_expert; i++) taken[i] = !kept[i / per];
 }
 
-static void route_row(const mtx_moe *m, const float *logits, const float *select_bias, float *weight, int32_t *expert) {
+static void route_row(const mtx_moe *m, const float *logits, const float *select_bias, const float *expert_scale, float *weight, int32_t *expert) {
   float prob[1024], score[1024];
   uint8_t taken[1024] = {0};
   int n = m->n_expert;
@@ -192,7 +192,7 @@ static void route_row(const mtx_moe *m, const float *logits, const float *select
     float d = fmaxf(sum, 6.103515625e-5f);  // llama.cpp's floor: the smallest normal half
     for (int k = 0; k < m->n_used; k++) weight[k] /= d;
   }
-  for (int k = 0; k < m->n_used; k++) weight[k] *= m->scale;
+  for (int k = 0; k < m->n_used; k++) weight[k] *= expert_scale ? m->scale * expert_scale[expert[k]] : m->scale;
 }
 
 // Sorts slots by expert, rows in order within one.
@@ -212,10 +212,11 @@ static void build_lists(mtx_cpu *c, const mtx_exec *x, const mtx_moe *m) {
 void mtx_cpu_moe_route(const mtx_step_desc *s, const mtx_work *w) {
   const mtx_moe *m = &s->u.moe;
   const float *bias = m->select_bias ? w->c->plan->weight[m->select_bias].vec : NULL;
+  const float *scale = m->expert_scale ? w->c->plan->weight[m->expert_scale].vec : NULL;
   int64_t a, b;
   mtx_share(w->x->n_rows, 1, w->ith, w->nth, &a, &b);
   for (int64_t r = a; r < b; r++)
-    route_row(m, mtx_val_ptr(w->c, s->in[0]) + r * mtx_val_stride(w->c, s->in[0]), bias,
+    route_row(m, mtx_val_ptr(w->c, s->in[0]) + r * mtx_val_stride(w->c, s->in[0]), bias, scale,
               mtx_val_ptr(w->c, s->out[0]) + r * mtx_val_stride(w->c, s->out[0]), w->c->slot_expert + r * m->n_used);
   mtx_cpu_meet(w);
   if (w->ith == 0) build_lists(w->c, w->x, m);

@@ -91,6 +91,7 @@ typedef struct mtx_moe {
   bool norm;              // divide chosen weights by their sum
   float scale;            // multiplies them afterwards (1 = none)
   mtx_wid select_bias;    // [n_expert] added for choosing only, or none
+  mtx_wid expert_scale;   // [n_expert] multiplies the weight of each in the end, or none
   int n_group, n_group_used;  // group-limited choice (DeepSeek-V3): 0 = off
   float glu_limit;        // gpt-oss: see mtx_g_glu_clamped; 0 = off
   bool weigh_input;       // Llama 4: weights multiply what goes into an expert, not what comes out

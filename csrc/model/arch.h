@@ -61,6 +61,8 @@ typedef struct mtx_experts {
 } mtx_experts;
 // The usual keys (expert_*, leading_dense_block_count); gate and norm are what a file without those keys means.
 mtx_experts mtx_experts_read(mtx_hparams *h, mtx_gate gate, bool norm);
+// The routed ones alone, for logits [n_expert] made elsewhere.
+mtx_val mtx_block_routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_val logits, const mtx_experts *e, mtx_unary f);
 mtx_val mtx_block_experts(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e, mtx_unary f);
 
 // ---- recurrent layers -----------------------------------------------------------

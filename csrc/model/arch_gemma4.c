@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// gemma4: Gemma 4, dense (E2B, E4B, 31B). Sliding-window and global layers with heads of their own sizes, values normalised
-// too; a small embedding per token and layer beside the usual one; the last layers read the keys and values of earlier ones.
+// gemma4: Gemma 4 (E2B, E4B, 26B-A4B, 31B). Sliding-window and global layers with heads of their own sizes, values normalised
+// too; a small embedding per token and layer beside the usual one; the last layers read the keys and values of earlier ones;
+// experts beside the dense network, whose router sees the layer before any of its norms.
 #include <math.h>
 
 #include "model/arch.h"
@@ -28,7 +29,6 @@ static gemma4 read_settings(mtx_graph *g, mtx_hparams *h) {
   m.rope[GLOBAL].factors = mtx_g_vector_opt(g, -1, "rope_freqs", m.rope[GLOBAL].n_rot / 2);
   if (m.dk[LOCAL] < 1 || m.dk[LOCAL] > 8192 || m.n_side < 0 || m.n_side > 65536 || m.n_own < 1)
     mtx_h_fail(h, MTX_EFORMAT, "attention.key_length_swa", "heads of %d, side embeddings of %d floats and %d layers with keys are not possible", m.dk[LOCAL], m.n_side, m.n_own);
-  if (h->n_expert) mtx_h_fail(h, MTX_EUNSUPPORTED, "expert_count", "mtx knows the dense models of this architecture only, not the one with experts (26B-A4B)");
   return m;
 }
 
@@ -67,16 +67,26 @@ static mtx_val attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, gemma4
   return mtx_block_attn_out(g, h, il, y);
 }
 
+static mtx_val feed_forward(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e) {
+  mtx_val dense = mtx_block_ffn(g, h, il, mtx_block_norm(g, h, il, "ffn_norm", x), MTX_FFN_GATED, MTX_UNARY_GELU);
+  if (!h->n_expert) return dense;
+  mtx_val seen = mtx_g_scale(g, mtx_g_rms_norm(g, x, 0, 0, h->rms_eps), 1.0f / sqrtf((float)h->n_embd), 0.0f);
+  seen = mtx_g_mul_vec(g, seen, mtx_g_floats(g, il, "ffn_gate_inp.scale", h->n_embd, true), h->n_embd);
+  mtx_val logits = mtx_g_matmul(g, mtx_g_matrix(g, il, "ffn_gate_inp", h->n_expert, h->n_embd), seen, 0);
+  mtx_val y = mtx_block_routed(g, h, il, mtx_block_norm(g, h, il, "pre_ffw_norm_2", x), logits, e, MTX_UNARY_GELU);
+  return mtx_g_add(g, mtx_block_norm(g, h, il, "post_ffw_norm_1", dense), mtx_block_norm(g, h, il, "post_ffw_norm_2", y));
+}
+
 static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   gemma4 m = read_settings(g, h);
+  mtx_experts e = mtx_experts_read(h, MTX_GATE_SOFTMAX, true);
   float softcap = mtx_h_f32(h, "final_logit_softcapping", 0.0f);
   if (h->err.code) return 0;
   mtx_val x = mtx_block_embed(g, h, sqrtf((float)h->n_embd)), side = m.n_side ? side_inputs(g, h, x, m.n_side) : 0;
   for (int il = 0; il < h->n_layer && !h->err.code; il++) {
     mtx_val y = attention(g, h, il, mtx_block_norm(g, h, il, "attn_norm", x), &m, mtx_h_local(h, il, 6) ? LOCAL : GLOBAL);
     x = mtx_g_add(g, x, mtx_block_norm(g, h, il, "post_attention_norm", y));
-    y = mtx_block_ffn(g, h, il, mtx_block_norm(g, h, il, "ffn_norm", x), MTX_FFN_GATED, MTX_UNARY_GELU);
-    x = mtx_g_add(g, x, mtx_block_norm(g, h, il, "post_ffw_norm", y));
+    x = mtx_g_add(g, x, mtx_block_norm(g, h, il, "post_ffw_norm", feed_forward(g, h, il, x, &e)));
     if (side) {
       mtx_val gate = mtx_g_matmul(g, mtx_g_matrix(g, il, "inp_gate", m.n_side, h->n_embd), x, 0);
       y = mtx_g_glu(g, MTX_UNARY_GELU, gate, mtx_g_view(g, side, (int64_t)il * m.n_side, m.n_side));

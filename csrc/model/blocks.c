@@ -158,17 +158,17 @@ static int64_t latent_width(const mtx_hparams *h, int il) {
   return t ? (int64_t)t->ne[1] : h->n_embd;
 }
 
-static mtx_val routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e, mtx_unary f) {
+mtx_val mtx_block_routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_val logits, const mtx_experts *e, mtx_unary f) {
   int64_t n_ff = e->n_ff;
   mtx_moe m = e->route;
   m.n_expert = h->n_expert;
   m.n_used = h->n_expert_used;
   m.select_bias = mtx_g_bias(g, il, "exp_probs_b", m.n_expert);
+  m.expert_scale = mtx_g_floats(g, il, "ffn_down_exps.scale", m.n_expert, false);
   mtx_expert_weights w = {0};
   bool joined = mtx_g_has(g, il, "ffn_gate_up_exps");
   const char *up = joined ? "ffn_gate_up_exps" : "ffn_up_exps";
   if (joined) n_ff *= 2;
-  mtx_val logits = projection(g, il, "ffn_gate_inp", m.n_expert, x);
   if (e->latent) x = projection(g, il, "ffn_latent_down", latent_width(h, il), x);
   int64_t n = mtx_g_width(g, x);
   if (!joined && !e->no_gate) {
@@ -184,7 +184,7 @@ static mtx_val routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx
 }
 
 mtx_val mtx_block_experts(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_experts *e, mtx_unary f) {
-  mtx_val y = routed(g, h, il, x, e, f);
+  mtx_val y = mtx_block_routed(g, h, il, x, projection(g, il, "ffn_gate_inp", h->n_expert, x), e, f);
   if (!e->n_ff_shared) return y;
   mtx_val shared = feed_forward(g, h, il, x, e->no_gate ? MTX_FFN_PLAIN : MTX_FFN_GATED, f, "_shexp", e->n_ff_shared);
   if (mtx_g_has(g, il, "ffn_gate_inp_shexp")) {  // Qwen: its weight is learned per token

@@ -38,7 +38,7 @@ int main(void) {
   test_sha256();
   int n;
   golden_model *m = golden_arch_models(&n);
-  CHECK(n == 116, "%d models", n);
+  CHECK(n == 117, "%d models", n);
   for (int i = 0; i < n; i++) {
     uint8_t *bytes = golden_arch_make(&m[i]);
     CHECK(bytes, "%s", m[i].name);
