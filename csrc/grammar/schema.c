@@ -75,12 +75,15 @@ void sc_negated_counts(mtx_sc *s, uint32_t part, const char *min_key, const char
 }
 
 // Does the value satisfy the part? A way to break a schema holds for all that break it: the
-// other ways are alternatives beside this one. Groups are asked with the part SC_BASE of their schema.
+// other ways are alternatives beside this one.
 static bool holds_part(mtx_sc *s, uint32_t value, uint32_t part) {
   const uint32_t node = SC_NODE(part);
   uint32_t schema = sc_node(s, node)->parent;
   switch (SC_KIND(part)) {
-    case SC_BASE: return sc_holds(s, value, node, 0);
+    case SC_BASE:
+    case SC_ANY:
+    case SC_ONE:
+    case SC_IF: return sc_holds(s, value, node, 0);
     case SC_OTHER:
     case SC_NOT: return !sc_holds(s, value, node, 0);
     case SC_NEG: return !sc_holds(s, value, schema, 0);
@@ -138,7 +141,7 @@ static bool must_exclude(mtx_sc *s, uint32_t i, uint32_t k) { return i != k && !
 static bool one_of_is_exact(mtx_sc *s, uint32_t list, uint32_t kind) {
   const char *why = s->b->with_cases ? NULL : "the schema is too large for it, so it is treated as anyOf";
   if (sc_node(s, list)->n_kids > MAX_EXACT_BRANCHES) why = "it has many branches and is treated as anyOf";
-  for (uint32_t i = sc_node(s, list)->first; i != MTX_JSON_NONE && !why; i = sc_node(s, i)->next)
+  for (uint32_t i = sc_node(s, list)->first; i != MTX_JSON_NONE && !why && mtx_gb_in_time(s->b); i = sc_node(s, i)->next)
     for (uint32_t k = sc_node(s, list)->first; k != MTX_JSON_NONE && !why; k = sc_node(s, k)->next) {
       if (!must_exclude(s, i, k)) continue;
       const int ways = sc_negation(s, SC_PART(k, kind), 0, NULL), all = sc_negation(s, SC_PART(k, SC_NOT), 0, NULL);

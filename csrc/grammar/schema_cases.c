@@ -139,6 +139,12 @@ static void warn(mtx_sc *s, uint32_t part) {
   sc_unenforced(s, SC_KIND(part) == SC_DEPENDS ? n->parent : SC_NODE(part), keyword, "the conditions of this place make too many cases");
 }
 
+static uint32_t n_conditions(const sc_conj *c) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < c->n; i++) n += SC_KIND(c->v[i]) >= SC_IF && SC_KIND(c->v[i]) <= SC_NOT;
+  return n;
+}
+
 // Takes the last condition out, with a warning; false: there is none.
 static bool drop_condition(mtx_sc *s, sc_conj *c) {
   for (uint32_t i = c->n; i-- > 0;) {
@@ -164,6 +170,7 @@ mtx_gx sc_cases(mtx_sc *s, const sc_conj *c, const char *name, size_t n_name) {
   sc_conj kept = *c;
   split(k, &kept, 0);
   while (k->too_many && drop_condition(s, &kept)) {
+    while (n_conditions(&kept) > FEW_CASES) drop_condition(s, &kept);
     *k = (cases){.s = s, .max = FEW_CASES};
     split(k, &kept, 0);
   }

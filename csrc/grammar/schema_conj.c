@@ -75,6 +75,14 @@ static void flat_conditions(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
   }
 }
 
+// {"if": ..., "then": ...} as one of many in allOf: it asserts nothing beside the condition, which is enforced.
+static bool is_condition_only(mtx_sc *s, uint32_t node) {
+  for (uint32_t k = sc_node(s, node)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next)
+    if (!sc_has_key(s, k, "if") && !sc_has_key(s, k, "then") && !sc_has_key(s, k, "else")) return false;
+  const uint32_t cond = sc_get(s, node, "if");
+  return cond != MTX_JSON_NONE && s->b->with_cases && sc_negation(s, SC_PART(cond, SC_NOT), 0, NULL) >= 0;
+}
+
 static void flat_node(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
   const uint32_t node = SC_NODE(l->v[i].part);
   const uint8_t kind = sc_node(s, node)->kind;
@@ -99,7 +107,7 @@ static void flat_node(mtx_sc *s, flat_list *l, int i, sc_conj *out) {
   uint32_t all = sc_get(s, node, "allOf");
   if (all != MTX_JSON_NONE)
     for (uint32_t k = sc_node(s, all)->first; k != MTX_JSON_NONE; k = sc_node(s, k)->next) flat_add(s, l, SC_PART(k, SC_ALL), i);
-  sc_add(s, out, SC_PART(node, SC_BASE));
+  if (!is_condition_only(s, node)) sc_add(s, out, SC_PART(node, SC_BASE));
   if (sc_get(s, node, "anyOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ANY));
   if (sc_get(s, node, "oneOf") != MTX_JSON_NONE) sc_add(s, out, SC_PART(node, SC_ONE));
   flat_conditions(s, l, i, out);
