@@ -4,24 +4,19 @@ local lu = require("luaunit")
 local uv = require("luv")
 local client = require("http_client")
 local config = require("mtx.config")
+local infile = require("mtx.infile")
 local json = require("mtx.json")
 local mtx = require("mtx")
 local serve = require("mtx.serve")
+local temp = require("temp")
 
 local GOLDEN = "tests/golden/hf/"
 local ctx, port, dir
 
-local function read(path)
-  local f = assert(io.open(path, "rb"))
-  local text = f:read("a")
-  f:close()
-  return text
-end
-
 TestFolder = {}
 
 function TestFolder:setUp()
-  dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  dir = temp.dir()
   for _, name in ipairs({ "chat", "llama-bias" }) do assert(uv.fs_symlink(assert(uv.fs_realpath(GOLDEN .. name)), dir .. "/" .. name)) end
   uv.fs_mkdir(dir .. "/broken", 493)
   for _, name in ipairs({ "config.json", "model.safetensors" }) do
@@ -40,7 +35,6 @@ function TestFolder:tearDown()
   local done = false
   serve.drain(ctx, function() done = true end)
   lu.assertTrue(client.wait(function() return done end, 120000))
-  os.execute("rm -r " .. dir)
 end
 
 local function post(path, body) return client.request(port, "POST", path, body, nil, 120000) end
@@ -62,7 +56,7 @@ function TestFolder:test_listed_and_shown()
 end
 
 function TestFolder:test_chat()
-  local ref = json.decode(read(GOLDEN .. "chat/reference.json"))
+  local ref = json.decode(infile.read(GOLDEN .. "chat/reference.json"))
   local model = assert(mtx.load(GOLDEN .. "chat"))
   local want = model:detokenize(ref.ids)
   model:close()

@@ -4,12 +4,13 @@
 -- hold; the weights stay where they are (csrc/st). Nothing is written.
 local core = require("mtx.core")
 local cjson = require("cjson.safe").new()
+local infile = require("mtx.infile")
 local sorted_keys = require("mtx.sorted_keys")
 local tok = require("mtx.tok")
 
 local hf = {}
 
-local MAX_JSON_BYTES = 16 << 20
+local MAX_TEXT_BYTES = 16 << 20  -- of any file but the tokenizer and the weights
 local WEIGHTS = { F32 = true, F16 = true, BF16 = true }
 
 -- nulls count as absent.
@@ -27,9 +28,16 @@ local function number_kinds(t)
   return t
 end
 
+-- -> text | nil when there is no such file
+local function read_text(folder, name)
+  local text = infile.read(folder .. "/" .. name, MAX_TEXT_BYTES + 1)
+  if text and #text > MAX_TEXT_BYTES then error(("%s has more than %d bytes"):format(name, MAX_TEXT_BYTES), 0) end
+  return text
+end
+
 -- -> table | nil when there is no such file. What is no JSON object is an error.
 local function read_json(folder, name)
-  local text = tok.read_file(folder .. "/" .. name, MAX_JSON_BYTES)
+  local text = read_text(folder, name)
   if not text then return nil end
   local doc, message = cjson.decode(text)
   if type(doc) ~= "table" then error(name .. " is no JSON object" .. (message and ": " .. message or ""), 0) end
@@ -61,7 +69,7 @@ end
 
 -- chat_template.jinja, or a field of tokenizer_config.json: a text, or a list of named ones.
 local function chat_template(folder)
-  local text = tok.read_file(folder .. "/chat_template.jinja", MAX_JSON_BYTES)
+  local text = read_text(folder, "chat_template.jinja")
   if text then return text end
   local t = (read_json(folder, "tokenizer_config.json") or {}).chat_template
   if t == nil then t = (read_json(folder, "chat_template.json") or {}).chat_template end

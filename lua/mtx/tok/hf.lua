@@ -5,7 +5,10 @@
 -- the pre-tokenizer's expressions must be ones that mtx has a scanner for, and
 -- an unknown one is an error that shows it. Format: the `tokenizers` library.
 local cjson = require("cjson.safe").new()
+local infile = require("mtx.infile")
 local null = cjson.null
+
+local MAX_BYTES = 128 << 20  -- the largest published are about 35 MB
 
 local hf = {}
 
@@ -247,11 +250,11 @@ local function specials(kv, doc, config, tokens, bert)
 end
 
 local function load(path)
-  local f, message = io.open(path, "rb")
-  if not f then return nil, message end
+  local text, message = infile.read(path, MAX_BYTES + 1)
+  if not text then return nil, message end
+  if #text > MAX_BYTES then return nil, "more than " .. MAX_BYTES .. " bytes" end
   local doc
-  doc, message = cjson.decode(f:read("a") or "")
-  f:close()
+  doc, message = cjson.decode(text)
   if type(doc) ~= "table" then return nil, "no JSON: " .. tostring(message) end
   return doc
 end

@@ -40,18 +40,6 @@ function tok.gguf_bytes(kv)
   return s .. ("\0"):rep(-#s % 32)
 end
 
--- The bytes of a file | nil, message. A model's text files are a few megabytes; whoever asks for one says how many
--- are too much.
-function tok.read_file(path, max_bytes)
-  local f, message = io.open(path, "rb")
-  if not f then return nil, message end
-  local text = f:read(max_bytes + 1)
-  f:close()
-  if not text then return nil, path .. ": it is empty or cannot be read" end
-  if #text > max_bytes then error(("%s has more than %d bytes"):format(path, max_bytes), 0) end
-  return text
-end
-
 -- The tokenizer of a file or folder as GGUF metadata: a list for gguf_bytes | nil, message, code
 function tok.read(path)
   local folder = path:gsub("/+$", "")
