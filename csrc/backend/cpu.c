@@ -17,7 +17,7 @@ static const mtx_cpu_op ops[MTX_OP_COUNT] = {
     [MTX_OP_ADD] = mtx_cpu_add,               [MTX_OP_MUL] = mtx_cpu_mul,             [MTX_OP_SCALE] = mtx_cpu_scale,
     [MTX_OP_SOFTCAP] = mtx_cpu_softcap,       [MTX_OP_CLAMP] = mtx_cpu_clamp,         [MTX_OP_VEC] = mtx_cpu_vec,             [MTX_OP_COPY] = mtx_cpu_copy,
     [MTX_OP_ROPE_TABLE] = mtx_cpu_rope_table, [MTX_OP_ROPE] = mtx_cpu_rope,           [MTX_OP_KV_STORE] = mtx_cpu_kv_store,
-    [MTX_OP_ATTENTION] = mtx_cpu_attention,   [MTX_OP_TEMPERATURE] = mtx_cpu_temperature,
+    [MTX_OP_ATTENTION] = mtx_cpu_attention,   [MTX_OP_TEMPERATURE] = mtx_cpu_temperature, [MTX_OP_XIELU] = mtx_cpu_xielu,
     [MTX_OP_SELECT] = mtx_cpu_select,       [MTX_OP_MOE_ROUTE] = mtx_cpu_moe_route,
     [MTX_OP_MOE_GATHER] = mtx_cpu_moe_gather, [MTX_OP_MOE_MATMUL] = mtx_cpu_moe_matmul,
     [MTX_OP_MOE_SUM] = mtx_cpu_moe_sum,       [MTX_OP_CONV] = mtx_cpu_conv,           [MTX_OP_SSM_SCAN] = mtx_cpu_ssm_scan,

@@ -86,6 +86,7 @@ void mtx_cpu_mul(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_scale(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_softcap(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_clamp(const mtx_step_desc *s, const mtx_work *w);
+void mtx_cpu_xielu(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_vec(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_copy(const mtx_step_desc *s, const mtx_work *w);
 void mtx_cpu_temperature(const mtx_step_desc *s, const mtx_work *w);

@@ -163,6 +163,31 @@ void mtx_cpu_clamp(const mtx_step_desc *s, const mtx_work *w) {
   for (int64_t r = p.r0; r < p.r1; r++) mtx_vec.clamp(IN(0, r) + p.c0, s->f[0], s->f[1], OUT(r) + p.c0, p.c1 - p.c0);
 }
 
+// Both halves of the curve from the clamped halves of x, so that all of it is vector work; each is 0 on the other's side.
+static void xielu(const float *f, const float *x, float *y, int64_t n) {
+  float e[256], part[256];
+  for (int64_t c = 0; c < n; c += 256) {
+    int64_t m = n - c < 256 ? n - c : 256;
+    mtx_vec.clamp(x + c, -INFINITY, f[3] < 0.0f ? f[3] : 0.0f, e, m);
+    mtx_vec.unary(MTX_UNARY_EXP, e, e, m);
+    mtx_vec.affine(e, 1.0f, -1.0f, e, m);
+    mtx_vec.clamp(x + c, -INFINITY, 0.0f, part, m);
+    mtx_vec.sub(e, part, e, m);
+    for (int64_t i = 0; i < m; i++) e[i] = x[c + i] > 0.0f ? 0.0f : e[i];
+    mtx_vec.clamp(x + c, 0.0f, INFINITY, part, m);
+    mtx_vec.mul(part, part, part, m);
+    mtx_vec.scale(part, f[0], part, m);
+    mtx_vec.add_scaled(e, f[1], part, m);
+    mtx_vec.add_scaled(x + c, f[2], part, m);
+    memcpy(y + c, part, (size_t)m * sizeof *y);
+  }
+}
+
+void mtx_cpu_xielu(const mtx_step_desc *s, const mtx_work *w) {
+  span p = SPAN(32);
+  for (int64_t r = p.r0; r < p.r1; r++) xielu(s->f, IN(0, r) + p.c0, OUT(r) + p.c0, p.c1 - p.c0);
+}
+
 void mtx_cpu_vec(const mtx_step_desc *s, const mtx_work *w) {
   span p = SPAN(s->n);
   const float *v = VECTOR(s->w[0]);

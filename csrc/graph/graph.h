@@ -56,6 +56,9 @@ mtx_val mtx_g_mul(mtx_graph *g, mtx_val a, mtx_val b);        // b may be heads 
 mtx_val mtx_g_scale(mtx_graph *g, mtx_val x, float mul, float add);
 mtx_val mtx_g_softcap(mtx_graph *g, mtx_val x, float cap);
 mtx_val mtx_g_clamp(mtx_graph *g, mtx_val x, float lo, float hi);
+// xIELU: pos x^2 + linear x above 0, neg (exp(min(x, eps)) - 1 - x) + linear x below.
+typedef struct mtx_xielu { float pos, neg, linear, eps; } mtx_xielu;
+mtx_val mtx_g_xielu(mtx_graph *g, mtx_val x, const mtx_xielu *c);
 mtx_val mtx_g_mul_vec(mtx_graph *g, mtx_val x, mtx_wid v, int64_t chunk);
 mtx_val mtx_g_add_vec(mtx_graph *g, mtx_val x, mtx_wid v, int64_t chunk);
 // A fresh row of n floats to be filled piecewise with mtx_g_copy_into (each float once).

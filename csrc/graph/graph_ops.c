@@ -168,6 +168,15 @@ mtx_val mtx_g_scale(mtx_graph *g, mtx_val x, float mul, float add) { return with
 mtx_val mtx_g_softcap(mtx_graph *g, mtx_val x, float cap) { return with_numbers(g, MTX_OP_SOFTCAP, x, cap, 0.0f); }
 mtx_val mtx_g_clamp(mtx_graph *g, mtx_val x, float lo, float hi) { return with_numbers(g, MTX_OP_CLAMP, x, lo, hi); }
 
+mtx_val mtx_g_xielu(mtx_graph *g, mtx_val x, const mtx_xielu *c) {
+  mtx_val y = with_numbers(g, MTX_OP_XIELU, x, c->pos, c->neg);
+  if (mtx_gb_bad(g)) return 0;
+  mtx_step_desc *s = &g->plan->step[g->plan->n_steps - 1];
+  s->f[2] = c->linear;
+  s->f[3] = c->eps;
+  return y;
+}
+
 static mtx_val vec(mtx_graph *g, mtx_val x, mtx_wid v, int64_t chunk, int kind) {
   if (!check(g, x && v && mtx_g_width(g, x) % chunk == 0, "vec")) return 0;
   mtx_val y;

@@ -3,7 +3,7 @@
 // new, append, fork, rewind and drop, over batch sizes, chunk sizes and thread
 // counts, give logits bit-identical to each sequence read whole and alone.
 // Models: plain, sliding window, experts, latent attention, recurrent, hybrid, experts with sinks and windows,
-// learned positions, ALiBi, short convolutions, Mamba-1 and 2 beside attention, chunks, quantised.
+// learned positions, ALiBi, short convolutions, Mamba-1 and 2 beside attention, chunks, keys shared by layers, quantised.
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -173,7 +173,7 @@ static void run_golden(const golden_model *gm) {
 
 int main(void) {
   static const char *const names[] = {"llama", "gemma3", "qwen3moe", "deepseek2", "mamba2", "qwen35", "gpt-oss", "gpt2", "bloom", "lfm2", "jamba-moe",
-                                      "llama4", "falcon-h1"};
+                                      "llama4", "falcon-h1", "gemma4"};
   int n;
   golden_model *all = golden_arch_models(&n);
   mtx_kern_init(MTX_TIER_AMX);

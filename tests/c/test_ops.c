@@ -102,6 +102,12 @@ static double clamped_glu_f(int r, int i) {
 static mtx_val temperature(mtx_graph *g) { return mtx_g_temperature(g, rows_of(g), &(mtx_temperature){.scale = 0.1f, .every = 8.0f, .offset = 1.0f}); }
 static double temperature_f(int r, int i) { return embd[r][i] * (1 + 0.1 * log(1 + floor((r + 1) / 8.0))); }
 
+static mtx_val xielu(mtx_graph *g) { return mtx_g_xielu(g, mtx_g_scale(g, rows_of(g), 0.05f, 0.0f), &(mtx_xielu){0.7f, 1.3f, 0.5f, -1e-6f}); }
+static double xielu_f(int r, int i) {
+  double x = 0.05f * embd[r][i];
+  return x > 0 ? 0.7 * x * x + 0.5 * x : 1.3 * (expm1(fmin(x, -1e-6)) - x) + 0.5 * x;
+}
+
 // Query, key and value are the row's first three slices.
 static mtx_attn params(bool chunked) {
   return (mtx_attn){.n_head = 1, .n_head_kv = 1, .dk = HEAD, .dv = HEAD, .scale = 0.001f, .window = WINDOW, .chunked = chunked, .causal = true};
@@ -164,6 +170,7 @@ int main(void) {
   check_op("clamp", clamp, clamp_f, 1e-6);
   check_op("glu_clamped", clamped_glu, clamped_glu_f, 1e-5);
   check_op("temperature", temperature, temperature_f, 1e-5);
+  check_op("xielu", xielu, xielu_f, 1e-6);
   check_op("chunked attention", chunks, chunks_f, 1e-4);
   check_op("shared attention", shared, shared_f, 1e-4);
   refuses_strangers();
