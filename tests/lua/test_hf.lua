@@ -207,7 +207,7 @@ end
 
 function TestFolder.test_minilm()
   local g = cjson.decode(read("tests/golden/real/minilm.json"))
-  local model = assert(mtx.load(MODELS .. "/all-MiniLM-L6-v2", { kv_type = "f32" }), "run `make models`")
+  local model = assert(mtx.load(MODELS .. "/all-MiniLM-L6-v2", { kv_type = "f32", warn = error }), "run `make models`")
   lu.assertEquals(model:info().pooling, 1)
   local lists = {}
   for i, t in ipairs(g.texts) do

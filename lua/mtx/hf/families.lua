@@ -9,7 +9,8 @@
 --   experts   where a layer's experts are: their names go on with ".N.PART"
 --   settings  function(config, put): metadata beyond what all decoders have; put(key, type, value) adds "<arch>.KEY"
 --   tensor    function(config, use, add): last word on a tensor, e.g. the order of its rows; add(use) for one more
---   top, prefix, decoder: for families that are built otherwise (bert)
+--   unused    patterns of tensors that have no part in what mtx computes
+--   top, layers, parts, encoder, own_settings: for families that are built otherwise (bert)
 -- A config is a plain table without nulls. What a family cannot do it refuses with error(text, 0).
 local rope = require("mtx.hf.rope")
 
@@ -317,7 +318,7 @@ local BERT_LAYER = {
   ["attention.output.dense"] = "attn_output", ["attention.output.LayerNorm"] = "attn_output_norm", ["intermediate.dense"] = "ffn_up",
   ["output.dense"] = "ffn_down", ["output.LayerNorm"] = "layer_output_norm",
 }
-families.bert = { arch = "bert", encoder = true, own_settings = true, act = { gelu = true, gelu_new = true, gelu_pytorch_tanh = true }, layers = "encoder.layer", parts = BERT_LAYER,
+families.bert = { arch = "bert", encoder = true, own_settings = true, unused = { "^pooler%.", "^cls%." }, act = { gelu = true, gelu_new = true, gelu_pytorch_tanh = true }, layers = "encoder.layer", parts = BERT_LAYER,
   top = {
     ["embeddings.word_embeddings.weight"] = "token_embd.weight", ["embeddings.position_embeddings.weight"] = "position_embd.weight",
     ["embeddings.token_type_embeddings.weight"] = "token_types.weight", ["embeddings.LayerNorm.weight"] = "token_embd_norm.weight",

@@ -171,6 +171,15 @@ local function check_experts(use, config)
   if #use.from ~= n then error(("%s has %d experts, config.json says %d"):format(use.name, #use.from, n), 0) end
 end
 
+-- Old files hold the rotary frequencies too, which follow from the settings.
+local function is_unused(family, name)
+  if name:find("rotary_emb%.inv_freq$") then return true end
+  for _, pattern in ipairs(family.unused or {}) do
+    if bare(name):find(pattern) then return true end
+  end
+  return false
+end
+
 -- -> list for weights:model. Tensors of no meaning to the family keep their names, so that loading can warn of them.
 local function translate(family, config, tensors)
   local names, uses, by_name = names_of(family), {}, {}
@@ -190,7 +199,7 @@ local function translate(family, config, tensors)
       use.from[expert + 1] = t.name
     elseif use then
       error(("the tensors %s and %s mean the same"):format(use.from, t.name), 0)
-    elseif name or WEIGHTS[t.dtype] then
+    elseif name or WEIGHTS[t.dtype] and not is_unused(family, t.name) then
       if name == "token_embd.weight" and config.vocab_size and t.shape[1] ~= config.vocab_size then
         error(("%s has %s rows, config.json says %s tokens (vocab_size)"):format(t.name, t.shape[1], tostring(config.vocab_size)), 0)
       end
