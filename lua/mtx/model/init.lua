@@ -138,6 +138,7 @@ end
 
 -- model:tokenize(text [, {add_special = true, parse_special = false, spans}]) -> ids | nil, message, code
 function Model:tokenize(text, opts)
+  if self.closed then error("the model is closed", 2) end
   if not self.tok then return nil, NO_VOCABULARY, "unsupported" end
   return self.tok:encode(text, opts or { add_special = true })
 end
