@@ -396,7 +396,7 @@ end
 -- Ends the engine and frees the weights. Sessions must be closed first.
 function Model:close()
   if self.main then self.main:close() end
-  self.main, self.tok = nil, nil
+  self.main, self.tok, self.closed = nil, nil, true
   self.handle:close()
 end
 
@@ -404,7 +404,7 @@ end
 -- its time. -> task {fd() readable at the end, take() waits for it}
 function Model:drop()
   local main = self.main
-  self.main, self.tok = nil, nil
+  self.main, self.tok, self.closed = nil, nil, true
   return core.model.drop(self.handle, main)
 end
 
