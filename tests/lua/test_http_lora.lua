@@ -195,7 +195,7 @@ function TestHttpLora:test_added_replaced_removed()
   local function admin(body) return post("/admin/loras", body) end
   for body, status in pairs({ [{ name = "x", path = "/etc/passwd" }] = 404, [{ name = "x", path = "../models/../../x" }] = 404, [{ name = "x", path = "none.gguf" }] = 404,
     [{ name = "x", path = A }] = 404, [{ name = "x", path = "llama.gguf" }] = 400, [{ name = "x/y", path = "adapters/all.gguf" }] = 400, [{ name = "", path = "adapters/all.gguf" }] = 400,
-    [{ path = "adapters/all.gguf" }] = 400, [{ name = "x" }] = 400, [{ name = "x", path = "adapters" }] = 400, [{ name = "x", path = "adapters/all.gguf", scale = "a" }] = 400 }) do
+    [{ path = "adapters/all.gguf" }] = 400, [{ name = "x" }] = 400, [{ name = "x", path = "adapters" }] = 404, [{ name = "x", path = "adapters/../adapters/all.gguf" }] = 404, [{ name = "x", path = "adapters/all.gguf", scale = "a" }] = 400 }) do
     local r = admin(body)
     lu.assertEquals(r.status, status, cjson.encode(body) .. r.body)
     lu.assertNotStrContains(r.body, dir)
@@ -301,6 +301,40 @@ function TestHttpLora:test_models_with_adapters()
   local r = post("/completion", body_of(nil, { model = "wrong" }))
   lu.assertEquals(r.status, 400)
   lu.assertStrContains(r.body, "belongs to another model")
+end
+
+function TestHttpLora:test_memory_and_number()
+  start({ lora = { A, B .. "=0", GOLDEN .. "llama-q8_0.gguf=0" } })
+  local f = assert(io.open(dir .. "/models/tuned.Modelfile", "w"))
+  f:write("FROM llama.gguf\nADAPTER adapters/qv.gguf\n")
+  f:close()
+  ctx.catalog:refresh(true)
+  local function bytes_of(name) return ctx.adapters:bytes_of(assert(ctx.catalog:find(name))) end
+  local one, model = bytes_of("llama"), assert(mtx.load("build/golden/arch/llama.gguf", { threads = 1 }))
+  local function packed(path) return assert(model:adapter(path)):info().weight_bytes end
+  for i, path in ipairs({ A, B, GOLDEN .. "llama-q8_0.gguf" }) do
+    local n = ctx.adapters.list[i].info.bytes
+    lu.assertTrue(n <= packed(path) and n > 0.95 * packed(path), path)
+  end
+  model:close()
+  lu.assertEquals(bytes_of("tuned"), one + ctx.adapters.list[2].info.bytes)
+  local memory, entry = require("mtx.serve.models.memory"), { size = 1000 }
+  local before = memory.wanted(entry, {}, 256, ctx.config)
+  entry.adapter_bytes = 500
+  lu.assertEquals(memory.wanted(entry, {}, 256, ctx.config), math.ceil(before * 1.5))
+  -- With those of the model more than one request may have.
+  local many = {}
+  for i = 1, 16 do
+    copy(B, "adapters/n" .. i .. ".gguf")
+    lu.assertEquals(post("/admin/loras", { name = "n" .. i, path = "adapters/n" .. i .. ".gguf" }).status, 200)
+    many[i] = { name = "n" .. i, scale = 0.01 }
+  end
+  lu.assertEquals(post("/completion", body_of(many)).status, 200)
+  local r = post("/completion", body_of(many, { model = "tuned" }))
+  lu.assertEquals(r.status, 400, r.body)
+  lu.assertStrContains(r.body, "17 adapters")
+  many[17] = { id = 0 }
+  lu.assertEquals(post("/completion", body_of(many)).status, 400)
 end
 
 function TestHttpLora:test_a_server_with_a_bad_adapter_does_not_start()

@@ -185,6 +185,26 @@ function TestLoraCommands:test_generate()
   lu.assertStrContains(out, "general.type")
 end
 
+function TestLoraCommands:test_a_modelfile()
+  local uv = require("luv")
+  local dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  assert(uv.fs_copyfile(MODEL, dir .. "/llama.gguf"))
+  assert(uv.fs_copyfile(A, dir .. "/a.gguf"))
+  local f = assert(io.open(dir .. "/tuned.Modelfile", "w"))
+  f:write("FROM llama.gguf\nADAPTER a.gguf\n")
+  f:close()
+  local pipe = assert(io.popen("MTX_MODELS_DIR=" .. dir .. " " .. BUILD .. "/mtx generate tuned" .. PROMPT .. " --json --lora " .. B .. "=2 2>&1"))
+  local out = pipe:read("a")
+  pipe:close()
+  os.execute("rm -r " .. dir)
+  local model = load()
+  local want = select(2, ask(model, { A, { B, 2 } })).ids
+  model:close()
+  local ok, got = pcall(cjson.decode, out)
+  lu.assertTrue(ok, out)
+  lu.assertEquals(got.ids, want)
+end
+
 function TestLoraCommands:test_info()
   local ok, out = mtx_command("info " .. A)
   lu.assertTrue(ok, out)

@@ -14,8 +14,20 @@ local Adapters = {}
 Adapters.__index = Adapters
 
 local MAX = 256 -- adapters a server knows
+local MOST = 16 -- adapters of one request (csrc/graph/lora.h)
 
--- What the file's head says -> {architecture, task_name, prompt_prefix}; nil, message when it is no LoRA adapter.
+local ELEMENT_BYTES = { F16 = 2, BF16 = 2 } -- others are F32 in memory (csrc/model/adapter.h)
+
+-- Bytes in memory, where rows stand in groups of 16.
+local function resident(tensors)
+  local n = 0
+  for _, t in ipairs(tensors) do
+    if #t.shape == 2 then n = n + (ELEMENT_BYTES[t.type] or 4) * t.shape[1] * ((t.shape[2] + 15) // 16 * 16) end
+  end
+  return n
+end
+
+-- What the file's head says -> {architecture, task_name, prompt_prefix, bytes (in memory)}; nil, message when it is no LoRA adapter.
 function adapters.describe(path)
   local g, message = core.gguf.open(path, { vocab_only = true })
   if not g then return nil, message end
@@ -23,20 +35,19 @@ function adapters.describe(path)
     local v = g:metadata(key)
     return type(v) == "string" and v or nil
   end
-  local info = { architecture = get("general.architecture"), task_name = get("adapter.lora.task_name") or "", prompt_prefix = get("adapter.lora.prompt_prefix") or "" }
+  local info = { architecture = get("general.architecture"), task_name = get("adapter.lora.task_name") or "", prompt_prefix = get("adapter.lora.prompt_prefix") or "",
+    bytes = resident(g:tensors()) }
   local is_lora = get("general.type") == "adapter" and get("adapter.type") == "lora"
   g:close()
   if not is_lora then return nil, path .. ": this is no LoRA adapter" end
   return info
 end
 
--- {name, path, scale, size, info}, or nil, message.
+-- {name, path, scale, info}, or nil, message.
 local function entry_of(name, path, scale)
-  local stat = uv.fs_stat(path)
-  if not stat then return nil, "cannot read the adapter " .. path end
   local info, message = adapters.describe(path)
   if not info then return nil, message end
-  return { name = name, path = path, scale = scale, size = math.tointeger(stat.size) or 0, info = info }
+  return { name = name, path = path, scale = scale, info = info }
 end
 
 local function position(self, name)
@@ -59,12 +70,14 @@ function adapters.new(ctx)
   return self
 end
 
--- A path that a client or a Modelfile names: it must lie under the models folder. -> absolute path; raises a Fault.
+-- A path that a client or a Modelfile names: it must lie under the models folder (links there are its owner's).
+-- -> absolute path; raises a Fault.
 function Adapters:inside(path)
-  local dir = uv.fs_realpath(self.ctx.catalog.dir) or self.ctx.catalog.dir
-  local real = uv.fs_realpath(path:find("^/") and path or dir .. "/" .. path)
-  if real and real:sub(1, #dir + 1) ~= dir .. "/" then real = nil end
-  return real or check.fail(404, "no adapter file " .. path:sub(1, 200) .. " under the models folder", { param = "path" })
+  local dir = self.ctx.catalog.dir
+  local full = path:find("^/") and path or dir .. "/" .. path
+  local stat = full:sub(1, #dir + 1) == dir .. "/" and not (full .. "/"):find("/../", 1, true) and not path:find("\0", 1, true) and uv.fs_stat(full)
+  if stat and stat.type == "file" then return full end
+  check.fail(404, "no adapter file " .. path:sub(1, 200) .. " under the models folder", { param = "path" })
 end
 
 local function forget(l, id)
@@ -124,11 +137,11 @@ end
 function Adapters:bytes_of(entry)
   local n = 0
   for _, path in ipairs(entry.manifest and entry.manifest.adapters or {}) do
-    local stat = uv.fs_stat(path)
-    n = n + (stat and math.tointeger(stat.size) or 0)
+    local info = adapters.describe(path)
+    n = n + (info and info.bytes or 0)
   end
   for _, e in ipairs(self.list) do
-    if e.scale ~= 0 then n = n + e.size end
+    if e.scale ~= 0 then n = n + e.info.bytes end
   end
   return n
 end
@@ -217,9 +230,9 @@ function Adapters:of(l, named)
     end
   end
   if not list[1] then return nil end
-  local set, message, code = l.model.handle:lora(list)
-  if not set then refuse("set", "", message, code) end
-  return set
+  if #list > MOST then check.fail(400, #list .. " adapters for one request, with those of the model; the limit is " .. MOST, { param = "lora" }) end
+  local set, message = l.model.handle:lora(list)
+  return set or check.fail(500, tostring(message), { kind = "internal" })
 end
 
 return adapters
