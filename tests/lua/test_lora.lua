@@ -4,6 +4,7 @@ local lu = require("luaunit")
 local mtx = require("mtx")
 local cjson = require("cjson")
 local adapters = require("mtx.model.adapters")
+local temp = require("temp")
 
 local BUILD = os.getenv("BUILD") or "build"
 local MODEL = "build/golden/arch/llama.gguf"
@@ -187,7 +188,7 @@ end
 
 function TestLoraCommands:test_a_modelfile()
   local uv = require("luv")
-  local dir = assert(uv.fs_mkdtemp((os.getenv("TMPDIR") or "/tmp") .. "/mtxXXXXXX"))
+  local dir = temp.dir()
   assert(uv.fs_copyfile(MODEL, dir .. "/llama.gguf"))
   assert(uv.fs_copyfile(A, dir .. "/a.gguf"))
   local f = assert(io.open(dir .. "/tuned.Modelfile", "w"))
@@ -196,7 +197,6 @@ function TestLoraCommands:test_a_modelfile()
   local pipe = assert(io.popen("MTX_MODELS_DIR=" .. dir .. " " .. BUILD .. "/mtx generate tuned" .. PROMPT .. " --json --lora " .. B .. "=2 2>&1"))
   local out = pipe:read("a")
   pipe:close()
-  os.execute("rm -r " .. dir)
   local model = load()
   local want = select(2, ask(model, { A, { B, 2 } })).ids
   model:close()
