@@ -29,16 +29,17 @@ function check.try(f, ...)
   error(r[2], 0)
 end
 
--- Calls f(...): true and its value, or false and a Fault. What is none is told to hear(trace)
--- and hidden behind one: clients see no insides.
-function check.guarded(hear, f, ...)
-  local ok, value = xpcall(f, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end, ...)
-  if ok or check.is_fault(value) then return ok, value end
-  hear(value)
-  return false, check.fault(500, "internal error; the server's log has the details")
-end
-
 function check.is_fault(v) return getmetatable(v) == Fault end
+
+local function traced(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end
+
+-- Calls f(...): true and its value, or false and a Fault. Any other error is hidden behind one, since clients see no
+-- insides; its trace, for the log, is the third value then.
+function check.guarded(f, ...)
+  local ok, value = xpcall(f, traced, ...)
+  if ok or check.is_fault(value) then return ok, value end
+  return false, check.fault(500, "internal error; the server's log has the details"), value
+end
 
 local function want(where, what) check.fail(400, where .. " must be " .. what, { param = where }) end
 

@@ -122,10 +122,9 @@ end
 
 -- Runs f(...) for x: true, or nil and a Fault; any other error is logged and hidden behind one.
 function App:try(x, f, ...)
-  local ok, fault = check.guarded(function(trace)
-    self.log("error", "handler failed", { route = x.route and x.route.path, trace = trace })
-  end, f, ...)
+  local ok, fault, trace = check.guarded(f, ...)
   if ok then return true end
+  if trace then self.log("error", "handler failed", { route = x.route and x.route.path, trace = trace }) end
   return nil, fault
 end
 

@@ -26,8 +26,9 @@ end
 
 -- f(...)'s value, or nil and a Fault; what is none is logged and hidden behind one.
 local function attempt(self, f, ...)
-  local ok, value = check.guarded(function(trace) self.ctx.log("error", "loading failed", { trace = trace }) end, f, ...)
+  local ok, value, trace = check.guarded(f, ...)
   if ok then return value end
+  if trace then self.ctx.log("error", "loading failed", { trace = trace }) end
   return nil, value
 end
 
