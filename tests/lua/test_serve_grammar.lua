@@ -172,6 +172,10 @@ function TestGrammar:test_auto_is_held_where_texts_have_frames()
   end
 end
 
+function TestGrammar:test_auto_is_free_where_the_template_names_more_tools()
+  lu.assertNil((in_template("<|channel|> <|message|> <|call|>", { tools = { CITY }, template_args = { builtin_tools = { "python" } } })))
+end
+
 -- A mark that is a control token: every other token may come before it, also those that frame a text.
 function TestGrammar:test_text_before_a_control_token()
   local text = require("mtx.parse.call_grammar").of({ format = parse.by_name("cohere"), template = "", tools = { CITY }, mark = "<|START_ACTION|>", after_text = true, control = { ["<|START_ACTION|>"] = 7 } })

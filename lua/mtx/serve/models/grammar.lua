@@ -119,7 +119,7 @@ end
 -- in the grammar too. Formats whose texts have frames are held from the beginning. A tool whose schema cannot be
 -- held is called freely. -> as grammar.of | nil
 local function lazy(loaded, req, want, format, warn)
-  if req.task ~= "chat" then return nil end
+  if req.task ~= "chat" or (req.template_args or {}).builtin_tools then return nil end -- gpt-oss was told of tools that the request does not list
   local triggers, opening = thought_marks(loaded, req)
   local function held(more)
     local options = { format = format, template = loaded.template, tools = want.tools, parallel = req.parallel_tool_calls, control = control_marks(loaded, format),
