@@ -59,7 +59,7 @@ typedef struct mtx_experts {
   bool no_gate;            // plain feed-forward: down(f(up x))
   bool latent;             // routed ones work between "ffn_latent_down" and "ffn_latent_up" (Nemotron)
 } mtx_experts;
-// The usual keys (expert_*, leading_dense_block_count); gate and norm are what a file without those keys means.
+// The usual keys (expert_*, leading_dense_block_count), nothing where the file has no experts; gate and norm are what a file without those keys means.
 mtx_experts mtx_experts_read(mtx_hparams *h, mtx_gate gate, bool norm);
 // The routed ones alone, for logits [n_expert] made elsewhere.
 mtx_val mtx_block_routed(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_val logits, const mtx_experts *e, mtx_unary f);

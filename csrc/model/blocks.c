@@ -133,6 +133,8 @@ mtx_val mtx_block_ffn(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_ffn_k
 }
 
 mtx_experts mtx_experts_read(mtx_hparams *h, mtx_gate gate, bool norm) {
+  if (!h->n_expert) return (mtx_experts){0};
+  if (!h->n_expert_used) mtx_h_fail(h, MTX_EFORMAT, "expert_used_count", "at least one of %d experts must be used", h->n_expert);
   static const mtx_gate gates[] = {MTX_GATE_SOFTMAX, MTX_GATE_SOFTMAX, MTX_GATE_SIGMOID, MTX_GATE_SOFTMAX_SELECTED};
   uint32_t kind = mtx_h_u32(h, "expert_gating_func", 0), shared = mtx_h_u32(h, "expert_shared_feed_forward_length", 0);
   if (kind >= sizeof gates / sizeof *gates) mtx_h_fail(h, MTX_EUNSUPPORTED, "expert_gating_func", "gating function %u is not known", kind);
