@@ -4,9 +4,12 @@
 local adapters = require("mtx.model.adapters")
 local breakers = require("mtx.model.breakers")
 local core = require("mtx.core")
+local fields = require("mtx.model.fields")
 local guidance = require("mtx.model.guidance")
+local loading = require("mtx.model.loading")
 local quantization = require("mtx.model.quantization")
 local source = require("mtx.model.source")
+local stream = require("mtx.model.stream")
 
 local Model = {}
 Model.__index = Model
@@ -43,33 +46,13 @@ function model.load(path, opts)
   return new(handle, opts)
 end
 
-local Loading = {}
-Loading.__index = Loading
-
 -- See mtx.start_load in init.lua.
 function model.start(path, opts)
   opts = opts or {}
   if opts.cpu then core.model.cpu(opts.cpu) end
   local task, message, code = core.model.start(source.for_thread(path), { threads = opts.threads, no_memory_check = opts.no_memory_check })
   if not task then return nil, message, code end
-  return setmetatable({ task = task, opts = opts }, Loading)
-end
-
--- A descriptor that is readable once loading has ended; closed by take.
-function Loading:fd() return self.task:fd() end
-
--- -> bytes of weights packed, of how many (0, 0 while the header is read)
-function Loading:progress() return self.task:progress() end
-
--- Ends it soon, with code "cancelled".
-function Loading:cancel() self.task:cancel() end
-
--- Waits for the end. -> model | nil, message, code
-function Loading:take()
-  local handle, message, code = self.task:take()
-  if not handle then return nil, message, code end
-  for _, line in ipairs(self.opts.warn and message or {}) do self.opts.warn(line) end
-  return new(handle, self.opts)
+  return loading.new(task, opts, new)
 end
 
 local NO_VOCABULARY = "this model has no tokenizer that mtx can read; a session takes token ids and gives logits"
@@ -177,39 +160,6 @@ end
 
 -- ---- generation ------------------------------------------------------------------------
 
-local SAMPLER_FIELDS = {
-  "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "top_a", "epsilon", "eta",
-  "xtc_probability", "xtc_threshold", "repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty", "dry_multiplier", "dry_base",
-  "dry_allowed_length", "dry_last_n", "dry_breakers", "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "seed",
-  "logit_bias", "order",
-}
-
--- The fields a call takes: the names in `text` and in `more`, as a list and as a set.
-local function fields_of(text, more)
-  local fields = { set = {} }
-  for field in text:gmatch("%S+") do fields[#fields + 1] = field end
-  table.move(more, 1, #more, #fields + 1, fields)
-  for _, field in ipairs(fields) do fields.set[field] = true end
-  return fields
-end
-
-local REQUEST_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop
-  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key lora cfg_scale
-  negative_prompt sampler sampler_options dry_sequence_breakers]], SAMPLER_FIELDS)
-local BEAM_FIELDS = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos lora]],
-  { "n_beams", "n_best", "length_penalty" })
-
--- A misspelt field would be silently without effect.
-local function check_fields(request, what, fields)
-  if type(request) ~= "table" then error(what .. " needs a table with messages, prompt or tokens", 3) end
-  for field in pairs(request) do
-    if not fields.set[field] then
-      local near = type(field) == "string" and require("mtx.nearest")(field, fields)
-      error(("%s has no field '%s'%s"):format(what, tostring(field), near and "; did you mean " .. near .. "?" or ""), 3)
-    end
-  end
-end
-
 -- The prompt's token ids: from tokens, prompt (plain text) or messages (through the template).
 local function prompt_ids(self, request)
   if request.tokens then return request.tokens end
@@ -233,71 +183,13 @@ local function negative_ids(self, request, ids)
   return prompt_ids(self, other)
 end
 
-local Stream = {}
-Stream.__index = Stream
-
--- Takes events until there is text, or the end. -> piece | nil at the end
-function Stream:__call()
-  while not self.finished do
-    local event = table.remove(self.queue, 1)
-    if not event then
-      self.engine:wait(100)
-      for _, ev in ipairs(self.engine:drain()) do
-        local owner = self.model.streams[ev.id]
-        if owner then owner.queue[#owner.queue + 1] = ev end
-      end
-      if #self.queue == 0 and self.on_idle then self.on_idle() end
-    elseif event.kind == "token" then
-      table.move(event.tokens, 1, #event.tokens, #self.ids + 1, self.ids)
-      for _, l in ipairs(event.logprobs or {}) do self.logprobs[#self.logprobs + 1] = l end
-      self.first = self.first or self.clock()
-      if event.text ~= "" then
-        self.parts[#self.parts + 1] = event.text
-        return event.text
-      end
-    elseif event.kind == "start" then
-      self.n_cached = event.n_cached
-    else
-      self.finished = event
-      self.model.streams[self.id] = nil
-    end
-  end
-  return nil
-end
-
--- Ends the request; the pieces that are there still come.
-function Stream:cancel() self.engine:cancel(self.id) end
-
-local function per_second(n, ms) return ms > 0 and n / ms * 1000 or 0 end
-
--- After the last piece: {text, ids, prompt_ids, finish_reason, stop_string, logprobs, seed, timings}
--- | nil, message, code when the request failed.
-function Stream:result()
-  while self() do end
-  local done = self.finished
-  if done.reason == "error" then return nil, done.message, done.code end
-  local n_new = done.n_prompt - done.n_cached
-  return {
-    text = table.concat(self.parts), ids = self.ids, prompt_ids = self.prompt_ids,
-    finish_reason = done.reason == "stop_string" and "stop" or done.reason, stop_string = done.stop_string,
-    logprobs = self.want_logprobs and self.logprobs or nil, seed = self.seed,
-    timings = {
-      n_prompt = done.n_prompt, n_cached = done.n_cached, n_generated = done.n_generated, queue_ms = done.t_queue_ms,
-      prefill_ms = done.t_prefill_ms, decode_ms = done.t_decode_ms, first_token_ms = self.first and (self.first - self.started) * 1000,
-      prompt_per_second = per_second(n_new, done.t_prefill_ms),
-      -- The first token comes out of the prefill.
-      decode_per_second = per_second(math.max(done.n_generated - 1, 0), done.t_decode_ms),
-    },
-  }
-end
-
 -- for piece in model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
 -- logprobs, ignore_eos, cache_key, lora (see mtx.load), cfg_scale, negative_prompt } do ... end. cfg_scale other than 1 guides the answer away
 -- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
 -- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
 -- The stream can also be cancelled (:cancel()) and gives :result().
 function Model:stream(request)
-  check_fields(request, "generate", REQUEST_FIELDS)
+  fields.check(request, "generate", fields.REQUEST)
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
   local ids
@@ -311,7 +203,7 @@ function Model:stream(request)
   local ok, lora, lora_code = lora_of(self, request.lora)
   if not ok then return nil, lora, lora_code end
   local sampler = {}
-  for _, name in ipairs(SAMPLER_FIELDS) do sampler[name] = request[name] end
+  for _, name in ipairs(fields.SAMPLER) do sampler[name] = request[name] end
   if (request.dry_multiplier or 0) ~= 0 and not request.dry_breakers then
     sampler.dry_breakers = breakers.ids(self, request.dry_sequence_breakers or breakers.DEFAULT)
   end
@@ -319,10 +211,7 @@ function Model:stream(request)
     if request.cfg_scale and request.cfg_scale ~= 1 then error("cfg_scale cannot be combined with a sampler function", 2) end
     return require("mtx.model.sampled").stream(engine, self, ids, request, sampler, lora)
   end
-  local clock = os.clock
-  local has_uv, uv = pcall(require, "luv")
-  if has_uv then clock = function() return uv.hrtime() / 1e9 end end
-  local started = clock()
+  local started = stream.clock()
   local id, seed
   id, seed, code = engine:submit({
     tokens = ids, max_tokens = request.max_tokens, sampler = sampler, stop = request.stop, banned_strings = request.banned_strings,
@@ -330,26 +219,20 @@ function Model:stream(request)
     cfg_scale = request.cfg_scale, negative = negative, shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key, lora = lora,
   })
   if not id then return nil, seed, code end
-  self.streams = self.streams or {}
-  local stream = setmetatable({
-    model = self, engine = engine, id = id, seed = seed, prompt_ids = ids, queue = {}, parts = {}, ids = {}, logprobs = {},
-    want_logprobs = request.logprobs ~= nil, clock = clock, started = started,
-  }, Stream)
-  self.streams[id] = stream
-  return stream
+  return stream.new({ model = self, engine = engine, id = id, seed = seed, prompt_ids = ids, want_logprobs = request.logprobs ~= nil, started = started })
 end
 
 -- model:generate{...} as stream -> result | nil, message, code
 function Model:generate(request)
-  local stream, message, code = self:stream(request)
-  if not stream then return nil, message, code end
-  return stream:result()
+  local pieces, message, code = self:stream(request)
+  if not pieces then return nil, message, code end
+  return pieces:result()
 end
 
 -- model:beam{messages | prompt | tokens, n_beams = 4, n_best = 1, max_tokens = 64, length_penalty = 1, ignore_eos, lora}
 -- -> list of {ids, text, logprob, score, finish_reason}, best first | nil, message, code (beam.lua). Blocks.
 function Model:beam(request)
-  check_fields(request, "beam", BEAM_FIELDS)
+  fields.check(request, "beam", fields.BEAM)
   local engine, message, code = shared_engine(self)
   if not engine then return nil, message, code end
   local ids

@@ -1,0 +1,40 @@
+-- SPDX-License-Identifier: MIT
+-- The fields that a request of a script may have (model:generate, stream, beam).
+local nearest = require("mtx.nearest")
+
+local fields = {}
+
+fields.SAMPLER = {
+  "temperature", "dynatemp_range", "dynatemp_exponent", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "top_a", "epsilon", "eta",
+  "xtc_probability", "xtc_threshold", "repeat_penalty", "repeat_last_n", "presence_penalty", "frequency_penalty", "dry_multiplier", "dry_base",
+  "dry_allowed_length", "dry_last_n", "dry_breakers", "mirostat", "mirostat_tau", "mirostat_eta", "adaptive_target", "adaptive_decay", "seed",
+  "logit_bias", "order",
+}
+
+-- The fields a call takes: the names in `text` and in `more`, as a list and as a set.
+local function fields_of(text, more)
+  local list = { set = {} }
+  for field in text:gmatch("%S+") do list[#list + 1] = field end
+  table.move(more, 1, #more, #list + 1, list)
+  for _, field in ipairs(list) do list.set[field] = true end
+  return list
+end
+
+fields.REQUEST = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop
+  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key lora cfg_scale
+  negative_prompt sampler sampler_options dry_sequence_breakers]], fields.SAMPLER)
+fields.BEAM = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos lora]],
+  { "n_beams", "n_best", "length_penalty" })
+
+-- A misspelt field would be silently without effect.
+function fields.check(request, what, known)
+  if type(request) ~= "table" then error(what .. " needs a table with messages, prompt or tokens", 3) end
+  for field in pairs(request) do
+    if not known.set[field] then
+      local near = type(field) == "string" and nearest(field, known)
+      error(("%s has no field '%s'%s"):format(what, tostring(field), near and "; did you mean " .. near .. "?" or ""), 3)
+    end
+  end
+end
+
+return fields
