@@ -40,7 +40,7 @@ static mtx_code load_model(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   mtx_str model;
   mtx_code rc = mtx_gguf_get_str(g, "tokenizer.ggml.model", false, &model, err);
   if (rc == MTX_ENOTFOUND || (!rc && ((model.len == 8 && !memcmp(model.ptr, "no_vocab", 8)) || (model.len == 4 && !memcmp(model.ptr, "none", 4)))))
-    return mtx_fail_at(err, MTX_ENOTFOUND, mtx_gguf_path(g), "tokenizer.ggml.model", 0, "the file carries no tokenizer; use token ids instead of text");
+    return mtx_fail_at(err, MTX_ENOTFOUND, mtx_gguf_path(g), "tokenizer.ggml.model", 0, "the model carries no tokenizer (a folder has it as tokenizer.json or tokenizer.model); use token ids instead of text");
   if (rc) return rc;
   for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
     if (strlen(models[i].model) != model.len || memcmp(models[i].model, model.ptr, model.len) != 0) continue;

@@ -5,6 +5,7 @@
 -- that `mtx config` can tell why a value is what it is.
 local duration = require("mtx.duration")
 local infile = require("mtx.infile")
+local nearest = require("mtx.nearest")
 
 local config = {}
 
@@ -132,26 +133,31 @@ config.OPTIONS = {
   opt("pid_file", "string", "", {}, "file with the process id while serving"),
 }
 
-local BY_NAME = {}
-for _, o in ipairs(config.OPTIONS) do BY_NAME[o.name] = o end
+local BY_NAME, FLAGS = {}, {}
+for i, o in ipairs(config.OPTIONS) do
+  BY_NAME[o.name], FLAGS[i] = o, o.name:gsub("_", "-")
+end
 config.by_name = BY_NAME
 
 local LOG_NUMBERS = { ["0"] = "info", ["1"] = "debug", ["2"] = "trace" }
+
+-- Where a value is to be put right: a flag says it all, a file or variable also needs the option's name.
+local function place(o, source) return source:sub(1, 2) == "--" and source or source .. ": " .. o.name end
 
 local function accept(self, o, value, source)
   if o.name == "log_level" and LOG_NUMBERS[tostring(value)] then value = LOG_NUMBERS[tostring(value)] end
   if o.kind == "duration" then
     value = duration.parse(value)
-    if not value then return nil, source .. ": " .. o.name .. ": a duration such as 5m or 300 (seconds) is needed" end
+    if not value then return nil, place(o, source) .. ": a duration such as 5m or 300 (seconds) is needed" end
   elseif type(value) ~= LUA_TYPE[o.kind] then
-    return nil, source .. ": " .. o.name .. ": a " .. o.kind .. " is needed"
+    return nil, place(o, source) .. ": a " .. o.kind .. " is needed"
   elseif o.kind == "integer" then
     value = math.tointeger(value)
-    if not value then return nil, source .. ": " .. o.name .. ": a whole number is needed" end
+    if not value then return nil, place(o, source) .. ": a whole number is needed" end
   end
   if o.check then
     local ok, message = o.check(value)
-    if not ok then return nil, source .. ": " .. o.name .. " " .. message end
+    if not ok then return nil, place(o, source) .. " " .. message end
   end
   self.values[o.name], self.sources[o.name] = value, source
   return true
@@ -159,7 +165,7 @@ end
 
 local function accept_text(self, o, text, source)
   local value, message = READ[o.kind](text)
-  if value == nil then return nil, source .. ": " .. o.name .. ": " .. message end
+  if value == nil then return nil, place(o, source) .. ": " .. message .. ", not '" .. text .. "'" end
   return accept(self, o, value, source)
 end
 
@@ -256,7 +262,8 @@ function config.parse_flags(argv, from)
       elseif not o and BY_NAME[key:gsub("^no_", "")] and BY_NAME[key:gsub("^no_", "")].kind == "boolean" then
         flags[key:gsub("^no_", "")] = false
       elseif not o then
-        return nil, "unknown option --" .. name .. "; `mtx config` lists them"
+        local near = nearest(name, FLAGS)
+        return nil, "unknown option --" .. name .. (near and "; did you mean --" .. near .. "?" or "; `mtx config` lists them")
       elseif o.kind == "boolean" then
         flags[key] = value or true
       else

@@ -17,7 +17,29 @@ local function distance(a, b)
   return rows[#a][#b]
 end
 
--- nearest(word, list) -> a word of the list | nil when none is near
+local ENOUGH = 4 -- letters in common that are no accident
+
+local function longest_beginning(word, list)
+  local best
+  for _, name in ipairs(list) do
+    if #name >= ENOUGH and word:sub(1, #name) == name and #name > #(best or "") then best = name end
+  end
+  return best
+end
+
+local function only_beginning(word, list)
+  local best
+  for _, name in ipairs(list) do
+    if #word >= ENOUGH and name:sub(1, #word) == word then
+      if best then return nil end
+      best = name
+    end
+  end
+  return best
+end
+
+-- nearest(word, list) -> a word of the list | nil when none is near. Longer forms count (temperature for temp), and
+-- beginnings that only one word of the list has.
 return function(word, list)
   if #word < 2 or #word > 40 then return nil end
   local best, least = nil, #word > 4 and 3 or 2
@@ -25,5 +47,5 @@ return function(word, list)
     local d = distance(word, name)
     if d < least then best, least = name, d end
   end
-  return best
+  return best or longest_beginning(word, list) or only_beginning(word, list)
 end

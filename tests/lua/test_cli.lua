@@ -145,7 +145,7 @@ function TestCli:test_values_that_no_option_has_are_wrong_usage()
     ["run " .. SMOL .. " hi --cpu avx9"] = "--cpu must be one of scalar,", ["run " .. SMOL .. " hi --kv-type q4"] = "--kv-type must be one of f32,",
     ["embed " .. SMOL .. " hi --pooling most"] = "--pooling must be one of mean, cls, last,", ["run " .. SMOL .. " hi --samplers foo"] = "no sampler is called 'foo'",
     ["generate " .. SMOL .. " -p x --mirostat 7"] = "mirostat: 7 is out of range", ["serve --port 0 --cpu avx9"] = "cpu must be one of auto, scalar,",
-    ["serve --port 0 --kv-type q4"] = "kv_type must be one of f32,", ["serve --port 0 --log-level loud"] = "log_level must be one of error,",
+    ["serve --port 0 --kv-type q4"] = "mtx serve: --kv-type must be one of f32,", ["serve --port 0 --log-level loud"] = "--log-level must be one of error,",
     ["serve --port 0 --device gpu"] = "device must be one of cpu",
   }) do
     local _, err, code = run(command)
@@ -161,7 +161,33 @@ function TestCli:test_misspelt_commands_and_names_are_met_halfway()
   end
   for _, word in ipairs({ "pull", "x", "quantize" }) do lu.assertNil(select(2, run(word)):find("did you mean", 1, true), word) end
   local _, err, code = run("run " .. MODELS .. "/minilm.gguf hi")
-  lu.assertEquals({ err, code }, { "mtx: this model gives embeddings, no text; use embed\n", 1 })
+  lu.assertEquals({ err, code }, { "mtx: this model gives embeddings, no text; use embed (in the shell `mtx embed`)\n", 1 })
+end
+
+function TestCli:test_misspelt_options_are_met_halfway()
+  for command, says in pairs({
+    ["run x --temperature 1"] = "unknown option --temperature; did you mean --temp?", ["run x --thread=2"] = "did you mean --threads?",
+    ["run x --repeat 1"] = "unknown option --repeat\n", ["serve --prot 1"] = "did you mean --port?", ["serve --frob"] = "; `mtx config` lists them",
+    ["serve --port abc"] = "mtx serve: --port: a whole number is needed, not 'abc'\n", ["serve --parallel 0"] = "mtx serve: --parallel must be",
+    ["serve m.gguf"] = "unexpected word m.gguf; models come from the folder --models-dir DIR", ["list m"] = "--models-dir DIR",
+  }) do
+    local _, err, code = run(command)
+    lu.assertStrContains(err, says)
+    lu.assertEquals(code, 2, command)
+  end
+end
+
+function TestCli:test_errors_say_what_comes_next()
+  for command, says in pairs({
+    ["ps --port 1"] = "no server answers at 127.0.0.1:1 (ECONNREFUSED); start one with `mtx serve`",
+    ["run " .. SMOL .. " hi --lora " .. MODELS .. "/minilm.gguf"] = "general.type: the key is not there; this file is no adapter",
+    ["run tests/golden/hf/llama hi"] = "tokenizer.json",
+    ["-e 'local mtx = require \"mtx\"; mtx.load()'"] = "(command line):1: mtx.load needs the path of a model, not nil",
+  }) do
+    local _, err, code = run(command)
+    lu.assertStrContains(err, says)
+    lu.assertEquals(code, 1, command)
+  end
 end
 
 function TestCli:test_stop_leaves_what_is_no_pid_file()
@@ -209,6 +235,12 @@ function TestCli:test_ctrl_c_ends_what_the_repl_runs_and_not_the_repl()
   local out, err, code = run("repl", interrupt .. "\\n1 + 1\\n" .. interrupt .. "\\n2 + 2\\n")
   lu.assertEquals({ out, code }, { "2\n4\n", 0 })
   lu.assertEquals(err, "interrupted\ninterrupted\n")
+end
+
+-- What lies below the input in the stack is the prompt's own machinery.
+function TestCli:test_repl_shows_the_stack_of_the_input_alone()
+  local _, err = run("repl", [[pcall(print); (function() error("no") end)()\n]])
+  lu.assertEquals(err, "repl:1: no\nstack traceback:\n\t[C]: in function 'error'\n\trepl:1: in function <repl:1>\n\trepl:1: in main chunk\n")
 end
 
 function TestCli:test_repl_prints_values()

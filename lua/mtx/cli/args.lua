@@ -5,6 +5,8 @@
 --   { name = "temp", short = "t", kind = "number", value = "T", default = 0.8, help = "..." }
 -- kind: "flag" (no value), "string", "integer", "number", "list" (given several
 -- times). `choices` lists the values a string may have. Options may stand anywhere; `--` ends them; `--name=value` works.
+local nearest = require("mtx.nearest")
+
 local args = {}
 
 local READ = {
@@ -29,6 +31,13 @@ local function index(options)
     if o.short then by["-" .. o.short] = o end
   end
   return by
+end
+
+local function unknown(options, word)
+  local names = {}
+  for i, o in ipairs(options) do names[i] = o.name end
+  local near = nearest(word:match("^%-*([^=]*)"), names)
+  return "unknown option " .. word .. (near and "; did you mean --" .. near .. "?" or "")
 end
 
 local function chosen(option, value)
@@ -57,7 +66,7 @@ function args.parse(options, list)
     local name, value = word:match("^(%-%-[^=]+)=(.*)$")
     local o = by[name or word]
     if not o then
-      if word:match("^%-%-?%a") then return nil, "unknown option " .. word end
+      if word:match("^%-%-?%a") then return nil, unknown(options, word) end
       rest[#rest + 1] = word
     elseif o.kind == "flag" then
       if value then return nil, name .. " takes no value" end

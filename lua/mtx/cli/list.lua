@@ -4,7 +4,8 @@ local capabilities = require("mtx.serve.models.capabilities")
 local uv = require("luv")
 local local_models = require("mtx.cli.local_models")
 
-local command = { name = "list", summary = "list the models in the models folder" }
+local command = { name = "list", summary = "list the models in the models folder",
+  no_words = "; models come from the folder --models-dir DIR" }
 
 command.help = [[
 usage: mtx list [--models-dir DIR]

@@ -4,7 +4,7 @@ local config = require("mtx.config")
 
 local options = {}
 
--- command: {name, help}. n_words: how many names it wants (0 when nil).
+-- command: {name, help, no_words: what to say of a word too many}. n_words: how many names it wants (0 when nil).
 -- -> config.load's result, words; or nil, exit code (already said why).
 function options.read(command, args, n_words)
   local function misuse(message)
@@ -18,7 +18,7 @@ function options.read(command, args, n_words)
     return nil, 0
   end
   n_words = n_words or 0
-  if #words > n_words then return misuse("unexpected word " .. words[n_words + 1]) end
+  if #words > n_words then return misuse("unexpected word " .. words[n_words + 1] .. (command.no_words or "")) end
   if #words < n_words then return misuse(n_words .. " name(s) needed") end
   local file = flags.config
   flags.config = nil

@@ -14,9 +14,11 @@ function command.run(args)
   local c, code = options.read(command, args)
   if not c then return code end
   local client = require("mtx.http.client")
-  local r, message = client.request(client.target(c.values), "GET", "/api/ps", { key = c.values.api_key[1] or c.values.admin_key[1] })
+  local target = client.target(c.values)
+  local r, message = client.request(target, "GET", "/api/ps", { key = c.values.api_key[1] or c.values.admin_key[1] })
   if not r or r.status ~= 200 then
-    io.stderr:write("mtx ps: ", r and (json.decode(r.body) or {}).error or "the server does not answer (" .. tostring(message) .. ")", "\n")
+    local silent = ("no server answers at %s (%s); start one with `mtx serve`, or say where it is with --host and --port"):format(client.where(target), message)
+    io.stderr:write("mtx ps: ", r and (json.decode(r.body) or {}).error or silent, "\n")
     return 1
   end
   print(("%-44s %-9s %-8s %s"):format("NAME", "SIZE", "CONTEXT", "UNTIL"))

@@ -95,7 +95,11 @@ local function interruptible(chunk)
       error(INTERRUPTED, 0)
     end
   end, "", 1000)
-  local results = table.pack(xpcall(chunk, function(message) return message == INTERRUPTED and INTERRUPTED or debug.traceback(message, 2) end))
+  local results = table.pack(xpcall(chunk, function(message)
+    if message == INTERRUPTED then return INTERRUPTED end
+    local trace = debug.traceback(message, 2)
+    return trace:match("^(.*)\n%s*%[C%]: in function 'xpcall'") or trace -- what lies below the input is the prompt's own
+  end))
   debug.sethook()
   signal:stop()
   signal:close()

@@ -17,7 +17,7 @@ function command.run(args)
   local target, key = client.target(c.values), c.values.api_key[1] or c.values.admin_key[1]
   local ready, message = client.request(target, "GET", "/ready", { key = key })
   if not ready then
-    print("not running at " .. (target.unix or target.host .. ":" .. target.port) .. " (" .. message .. ")")
+    print("not running at " .. client.where(target) .. " (" .. message .. ")")
     return 1
   end
   local state = json.decode(ready.body) or {}

@@ -70,4 +70,7 @@ function client.target(values)
   return { host = host, port = values.port }
 end
 
+-- The target for people to read.
+function client.where(target) return target.unix or target.host .. ":" .. target.port end
+
 return client

@@ -34,7 +34,7 @@ end
 -- See mtx.load in init.lua.
 function model.load(path, opts)
   opts = opts or {}
-  if type(path) ~= "string" then error("mtx.load needs the path of a model, not " .. type(path), 3) end
+  if type(path) ~= "string" then error("mtx.load needs the path of a model, not " .. type(path), 2) end
   if opts.cpu then core.model.cpu(opts.cpu) end
   local file, message, code = source.open(path)
   if not file then return nil, message, code end
@@ -166,7 +166,7 @@ local function prompt_ids(self, request)
   if request.prompt then return self:tokenize(request.prompt, { add_special = true, parse_special = false }) end
   if not request.messages then error("generate needs messages, prompt or tokens", 3) end
   if type(request.messages) ~= "table" then error("messages must be a list of { role =, content = }", 3) end
-  if not self.handle:info().has_logits then return nil, "this model gives embeddings, no text; use embed", "unsupported" end
+  if not self.handle:info().has_logits then return nil, "this model gives embeddings, no text; use embed (in the shell `mtx embed`)", "unsupported" end
   local text, spans, code = self:apply_template(request.messages, request)
   if not text then return nil, spans, code end
   return self:tokenize(text, { add_special = true, bos_once = true, parse_special = true, spans = spans })
