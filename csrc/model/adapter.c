@@ -202,7 +202,7 @@ static mtx_code read_facts(mtx_adapter *x, const reader *r, const char *arch) {
   mtx_code code;
   mtx_adapter_info *i = &x->info;
   if (!mtx_gguf_find(r->file, "general.type"))
-    return mtx_fail_at(r->err, MTX_EUNSUPPORTED, mtx_gguf_path(r->file), "general.type", 0, "the key is not there; this file is no adapter");
+    return mtx_fail_at(r->err, MTX_ENOTFOUND, mtx_gguf_path(r->file), "general.type", 0, "the key is not there; this file is no adapter");
   if ((code = need_text(r, "general.type", "adapter", "; this file is no adapter")) || (code = need_text(r, "adapter.type", "lora", "")) ||
       (code = need_text(r, "general.architecture", arch, ": the adapter belongs to another model")))
     return code;
