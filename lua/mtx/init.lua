@@ -8,7 +8,8 @@ local mtx = { core = core, VERSION = "0.1.0" }
 -- mtx.load(path [, opts]) -> model | nil, message, code
 -- opts: threads, ctx (longest sequence), kv_type ("f16", "f32", "bf16", "q8_0"),
 -- n_parallel (requests that run together), cache_bytes (prefix cache, 0 = off; used by requests with a cache_key),
--- cpu (cap of the CPU tier), no_memory_check, progress(done, total), warn(line),
+-- cpu (cap of the CPU tier), no_memory_check, progress(done, total), warn(line), template (Jinja, instead of the model's),
+-- kv_tokens, max_rows, max_waiting (limits of its engine, meta/core.lua),
 -- lora: LoRA adapters that requests use unless they name others in their own `lora`: an adapter (model:adapter(path)),
 -- the path of its file, or a list of these and of {adapter or path, scale}; false = none.
 function mtx.load(path, opts)

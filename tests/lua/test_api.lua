@@ -200,10 +200,30 @@ function TestModel:test_errors_are_values()
   lu.assertErrorMsgContains("generate has no field 'temprature'; did you mean temperature?", self.model.generate, self.model, { prompt = "x", temprature = 0 })
   lu.assertErrorMsgContains("no field 'zzzzzz'", self.model.stream, self.model, { prompt = "x", zzzzzz = 1 })
   lu.assertErrorMsgContains("beam has no field 'n_beam'; did you mean n_beams?", self.model.beam, self.model, { prompt = "x", n_beam = 4 })
+  lu.assertErrorMsgContains("mtx.load has no field 'n_ctxx'", mtx.load, SMOL, { n_ctxx = 4 })
+  lu.assertErrorMsgContains("mtx.start_load has no field 'thread'; did you mean threads?", mtx.start_load, SMOL, { thread = 4 })
+  lu.assertErrorMsgContains("mtx.load needs a table with ctx, threads or kv_type", mtx.load, SMOL, "f16")
   local model, text, kind = mtx.load("no/such/file.gguf")
   lu.assertNil(model)
   lu.assertStrContains(text, "no/such/file.gguf")
   lu.assertIsString(kind)
+end
+
+-- The error names the line of the script, wherever in the library it is found.
+function TestModel:test_misuse_names_the_callers_line()
+  local line = debug.getinfo(1, "l").currentline
+  for i, f in ipairs({
+    function() self.model:generate({}) end,
+    function() self.model:stream({ max_tokns = 2 }) end,
+    function() local _ = self.model:beam({ prompt = "x", n_beams = -1 }) end,
+    function() local _ = mtx.load(SMOL, { lora = 5 }) end,
+    function() assert(mtx.load(nil)) end,
+    function() mtx.start_load(SMOL, { ctxx = 1 }) end,
+  }) do
+    local ok, message = pcall(f)
+    lu.assertFalse(ok)
+    lu.assertStrContains(message, "test_api.lua:" .. line + 1 + i .. ": ")
+  end
 end
 
 function TestModel:test_close_order()

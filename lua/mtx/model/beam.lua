@@ -9,6 +9,8 @@
 -- transformers), the end token counted; above 0 favours long texts. The search ends
 -- at max_tokens, or when n_beams texts are finished and none that lives could score
 -- better than the worst of them at any length.
+local misuse = require("mtx.model.misuse")
+
 local beam = {}
 
 local MAX_BEAMS = 32 -- sessions an engine has at once
@@ -17,7 +19,7 @@ local function check(request, name, low, high, default)
   local v = request[name]
   if v == nil then return default end
   if type(v) ~= "number" or v ~= v or v < low or v > high or (name ~= "length_penalty" and not math.tointeger(v)) then
-    error("beam: " .. name .. " must be a number between " .. low .. " and " .. high, 3)
+    misuse("beam: " .. name .. " must be a number between " .. low .. " and " .. high)
   end
   return v
 end

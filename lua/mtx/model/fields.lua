@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The fields that a request of a script may have (model:generate, stream, beam).
+-- The fields that a script may give: options of mtx.load, requests (model:generate, stream, beam).
+local misuse = require("mtx.model.misuse")
 local nearest = require("mtx.nearest")
 
 local fields = {}
@@ -25,14 +26,16 @@ fields.REQUEST = fields_of([[messages prompt tokens tools kwargs add_generation_
   negative_prompt sampler sampler_options dry_sequence_breakers]], fields.SAMPLER)
 fields.BEAM = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos lora]],
   { "n_beams", "n_best", "length_penalty" })
+fields.LOAD = fields_of([[ctx threads kv_type n_parallel cache_bytes cpu no_memory_check progress warn lora template kv_tokens max_rows
+  max_waiting]], {})
 
 -- A misspelt field would be silently without effect.
 function fields.check(request, what, known)
-  if type(request) ~= "table" then error(what .. " needs a table with messages, prompt or tokens", 3) end
+  if type(request) ~= "table" then misuse(("%s needs a table with %s, %s or %s"):format(what, known[1], known[2], known[3])) end
   for field in pairs(request) do
     if not known.set[field] then
       local near = type(field) == "string" and nearest(field, known)
-      error(("%s has no field '%s'%s"):format(what, tostring(field), near and "; did you mean " .. near .. "?" or ""), 3)
+      misuse(("%s has no field '%s'%s"):format(what, tostring(field), near and "; did you mean " .. near .. "?" or ""))
     end
   end
 end

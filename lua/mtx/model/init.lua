@@ -7,6 +7,7 @@ local core = require("mtx.core")
 local fields = require("mtx.model.fields")
 local guidance = require("mtx.model.guidance")
 local loading = require("mtx.model.loading")
+local misuse = require("mtx.model.misuse")
 local quantization = require("mtx.model.quantization")
 local source = require("mtx.model.source")
 local stream = require("mtx.model.stream")
@@ -27,14 +28,19 @@ local function new(handle, opts)
     return self
   end
   self:close()
-  if not ok then error(set, 3) end
+  if not ok then misuse(set) end
   return nil, message, code
+end
+
+local function check_load(what, path, opts)
+  if type(path) ~= "string" then misuse(what .. " needs the path of a model, not " .. type(path)) end
+  fields.check(opts, what, fields.LOAD)
 end
 
 -- See mtx.load in init.lua.
 function model.load(path, opts)
   opts = opts or {}
-  if type(path) ~= "string" then error("mtx.load needs the path of a model, not " .. type(path), 2) end
+  check_load("mtx.load", path, opts)
   if opts.cpu then core.model.cpu(opts.cpu) end
   local file, message, code = source.open(path)
   if not file then return nil, message, code end
@@ -49,6 +55,7 @@ end
 -- See mtx.start_load in init.lua.
 function model.start(path, opts)
   opts = opts or {}
+  check_load("mtx.start_load", path, opts)
   if opts.cpu then core.model.cpu(opts.cpu) end
   local task, message, code = core.model.start(source.for_thread(path), { threads = opts.threads, no_memory_check = opts.no_memory_check })
   if not task then return nil, message, code end
@@ -57,7 +64,7 @@ end
 
 local NO_VOCABULARY = "this model has no tokenizer that mtx can read; a session takes token ids and gives logits"
 local function vocabulary(self)
-  if not self.tok then error(NO_VOCABULARY, 3) end
+  if not self.tok then misuse(NO_VOCABULARY) end
   return self.tok
 end
 
@@ -121,7 +128,7 @@ end
 
 -- model:tokenize(text [, {add_special = true, parse_special = false, spans}]) -> ids | nil, message, code
 function Model:tokenize(text, opts)
-  if self.closed then error("the model is closed", 2) end
+  if self.closed then misuse("the model is closed") end
   if not self.tok then return nil, NO_VOCABULARY, "unsupported" end
   return self.tok:encode(text, opts or { add_special = true })
 end
@@ -164,8 +171,8 @@ end
 local function prompt_ids(self, request)
   if request.tokens then return request.tokens end
   if request.prompt then return self:tokenize(request.prompt, { add_special = true, parse_special = false }) end
-  if not request.messages then error("generate needs messages, prompt or tokens", 3) end
-  if type(request.messages) ~= "table" then error("messages must be a list of { role =, content = }", 3) end
+  if not request.messages then misuse("generate needs messages, prompt or tokens") end
+  if type(request.messages) ~= "table" then misuse("messages must be a list of { role =, content = }") end
   if not self.handle:info().has_logits then return nil, "this model gives embeddings, no text; use embed (in the shell `mtx embed`)", "unsupported" end
   local text, spans, code = self:apply_template(request.messages, request)
   if not text then return nil, spans, code end
@@ -208,7 +215,7 @@ function Model:stream(request)
     sampler.dry_breakers = breakers.ids(self, request.dry_sequence_breakers or breakers.DEFAULT)
   end
   if type(request.sampler) == "function" then
-    if request.cfg_scale and request.cfg_scale ~= 1 then error("cfg_scale cannot be combined with a sampler function", 2) end
+    if request.cfg_scale and request.cfg_scale ~= 1 then misuse("cfg_scale cannot be combined with a sampler function") end
     return require("mtx.model.sampled").stream(engine, self, ids, request, sampler, lora)
   end
   local started = stream.clock()
