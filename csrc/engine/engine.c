@@ -82,6 +82,18 @@ static mtx_code start_thread(mtx_engine *e, mtx_err *err) {
   return MTX_OK;
 }
 
+static mtx_code check_opts(const mtx_engine_opts *o, mtx_err *err) {
+  const struct { const char *name; int64_t value, least, most; } limits[] = {
+    {"ctx", o->n_ctx, 0, INT32_MAX},           {"n_parallel", o->n_parallel, 1, 4096},      {"max_waiting", o->max_waiting, 0, INT32_MAX},
+    {"max_sessions", o->max_sessions, 1, 65536}, {"kv_tokens", o->kv_tokens, 0, INT64_MAX},
+  };
+  for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
+    if (limits[i].value < limits[i].least || limits[i].value > limits[i].most)
+      return mtx_fail_at(err, MTX_EINVAL, NULL, limits[i].name, 0, "%lld is out of range; it must be between %lld and %lld", (long long)limits[i].value,
+                         (long long)limits[i].least, (long long)limits[i].most);
+  return MTX_OK;
+}
+
 mtx_code mtx_engine_open(mtx_engine **out, const mtx_model *model, const mtx_tok *tok, const mtx_engine_opts *opts, mtx_err *err) {
   *out = NULL;
   mtx_engine *e = calloc(1, sizeof *e);
@@ -101,12 +113,7 @@ mtx_code mtx_engine_open(mtx_engine **out, const mtx_model *model, const mtx_tok
   e->jobs_tail = &e->jobs;
   e->events_tail = &e->events;
   mtx_code rc;
-  if (o->n_ctx < 0 || o->n_parallel < 1 || o->n_parallel > 4096 || o->max_waiting < 0 || o->max_sessions < 1 || o->max_sessions > 65536 ||
-      o->kv_tokens < 0) {
-    rc = mtx_fail(err, MTX_EINVAL, "an engine option is out of range");
-    goto fail;
-  }
-  if ((rc = open_context(e, err)) || (rc = open_sampling(e, err))) goto fail;
+  if ((rc = check_opts(o, err)) || (rc = open_context(e, err)) || (rc = open_sampling(e, err))) goto fail;
   size_t n = (size_t)mtx_context_max_rows(e->ctx);
   e->rows = malloc(n * sizeof *e->rows);
   e->out_run = malloc(n * sizeof(mtx_run *));

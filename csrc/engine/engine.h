@@ -30,7 +30,7 @@ typedef struct mtx_engine_opts {
   int64_t n_ctx;           // longest sequence, tokens; 0 = the smaller of 4096 and the trained length
   int n_parallel;          // requests that run together; 0 = 8
   int max_waiting;         // requests that may wait; 0 = 256
-  int max_sessions;        // sessions and embedding inputs alive at once; 0 = 2.52
+  int max_sessions;        // sessions and embedding inputs alive at once; 0 = 32
   int max_rows;            // rows of one step; 0 = 512
   int n_threads;           // 0 = usable cores
   mtx_kv_type kv_type;

@@ -169,7 +169,8 @@ function TestCli:test_misspelt_options_are_met_halfway()
     ["run x --temperature 1"] = "unknown option --temperature; did you mean --temp?", ["run x --thread=2"] = "did you mean --threads?",
     ["run x --repeat 1"] = "unknown option --repeat\n", ["serve --prot 1"] = "did you mean --port?", ["serve --frob"] = "; `mtx config` lists them",
     ["serve --port abc"] = "mtx serve: --port: a whole number is needed, not 'abc'\n", ["serve --parallel 0"] = "mtx serve: --parallel must be",
-    ["serve m.gguf"] = "unexpected word m.gguf; models come from the folder --models-dir DIR", ["list m"] = "--models-dir DIR",
+    ["grammar --schema x.json"] = "write `mtx grammar check FILE.gbnf` or `mtx grammar check --schema FILE.json`",
+    ["show"] = "a name is needed", ["cp a"] = "2 names are needed", ["serve m.gguf"] = "unexpected word m.gguf; models come from the folder --models-dir DIR", ["list m"] = "--models-dir DIR",
   }) do
     local _, err, code = run(command)
     lu.assertStrContains(err, says)
@@ -179,6 +180,7 @@ end
 
 function TestCli:test_errors_say_what_comes_next()
   for command, says in pairs({
+    ["serve --insecure --port 0 --host 192.0.2.1"] = "cannot listen on 192.0.2.1, port 0: ", ["run " .. SMOL .. " hi -c -1"] = "ctx: -1 is out of range; it must be between 0 and",
     ["ps --port 1"] = "no server answers at 127.0.0.1:1 (ECONNREFUSED); start one with `mtx serve`",
     ["run " .. SMOL .. " hi --lora " .. MODELS .. "/minilm.gguf"] = "general.type: the key is not there; this file is no adapter",
     ["run tests/golden/hf/llama hi"] = "tokenizer.json",

@@ -33,6 +33,20 @@ function TestAnthropic:test_whole()
   lu.assertEquals(r.json.stop_reason, "max_tokens")
 end
 
+-- Each dialect names the place as its own requests have it.
+function TestAnthropic:test_a_tool_without_name_is_found_where_it_lies()
+  for path, c in pairs({
+    ["/v1/messages"] = { { description = "d" }, "tools.0.name is required" },
+    ["/v1/chat/completions"] = { { type = "function", ["function"] = { description = "d" } }, "tools[0].function.name is required" },
+    ["/v1/responses"] = { { type = "function", description = "d" }, "tools[0].name is required" },
+  }) do
+    local r = post(path, { model = "tiny", max_tokens = 1, messages = user("x"), input = "x", tools = { c[1] } })
+    lu.assertEquals({ r.status, r.json.error.message }, { 400, c[2] }, path)
+  end
+  local r = post("/v1/messages", { model = "tiny", max_tokens = 1, messages = user("x"), tools = { { name = "f", input_schema = "x" } } })
+  lu.assertEquals(r.json.error.message, "tools.0.input_schema must be an object")
+end
+
 -- Blocks rise by one, never overlap, and add up to the whole reply.
 function TestAnthropic:test_stream_blocks()
   local body = { model = "tiny", max_tokens = 100, stream = true, thinking = { type = "enabled", budget_tokens = 1024 },

@@ -93,7 +93,7 @@ local function read_tools(body)
     local kind = get(t, "type")
     if kind ~= nil and kind ~= "custom" and kind ~= "function" then fail(400, where .. ": server tools such as " .. tostring(kind):sub(1, 40) .. " are not supported") end
     local f = json.object("name", get(t, "name"), "description", get(t, "description"), "parameters", get(t, "input_schema"))
-    messages.tool(f, where)
+    messages.tool(f, where, "input_schema")
     out[i] = json.object("type", "function", "function", f)
   end
   return out

@@ -90,25 +90,26 @@ function messages.tools(t, key)
     local f = tool["function"]
     if tool.type ~= nil and tool.type ~= "function" then check.fail(400, where .. ".type must be function") end
     if type(f) ~= "table" then check.fail(400, where .. ".function must be an object") end
-    messages.tool(f, where)
+    messages.tool(f, where .. ".function")
     out[i] = tool
   end
   return out
 end
 
--- Checks one function description in place.
-function messages.tool(f, where)
-  local name = check.string(f, "name", where .. ".function.name")
-  if not name or name == "" then check.fail(400, where .. ".function.name is required") end
-  if #name > 256 then check.fail(400, where .. ".function.name is longer than 256 bytes") end
-  check.string(f, "description", where .. ".function.description")
+-- Checks one function description in place. where: its place in the request; parameters: what the dialect calls them there.
+function messages.tool(f, where, parameters)
+  parameters = parameters or "parameters"
+  local name = check.string(f, "name", where .. ".name")
+  if not name or name == "" then check.fail(400, where .. ".name is required") end
+  if #name > 256 then check.fail(400, where .. ".name is longer than 256 bytes") end
+  check.string(f, "description", where .. ".description")
   local params = check.get(f, "parameters")
   if params == nil then return end
-  if type(params) ~= "table" then check.fail(400, where .. ".function.parameters must be an object") end
+  if type(params) ~= "table" then check.fail(400, where .. "." .. parameters .. " must be an object") end
   if json.is_array(params) and #params == 0 then f.parameters = json.object("type", "object", "properties", json.object()) end
   local props = f.parameters.properties
   if json.is_array(props) then
-    if #props > 0 then check.fail(400, where .. ".function.parameters.properties must be an object") end
+    if #props > 0 then check.fail(400, where .. "." .. parameters .. ".properties must be an object") end
     f.parameters.properties = json.object()
   end
 end

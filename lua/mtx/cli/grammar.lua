@@ -11,7 +11,8 @@ local options = {
 }
 
 grammar.help = [==[
-usage: mtx grammar check FILE.gbnf | --schema FILE.json [--text FILE]
+usage: mtx grammar check FILE.gbnf [--text FILE]
+       mtx grammar check --schema FILE.json [--text FILE] [--strict]
 
 Exit code 0: it compiles (and the text fits). 1: it does not; the message names the
 place. What a schema asks for and mtx does not enforce is listed.
@@ -50,7 +51,7 @@ function grammar.run(list)
   if not values then return code end
   local verb, path = values.rest[1], values.schema or values.rest[2]
   if verb ~= "check" or not path or #values.rest > (values.schema and 1 or 2) then
-    return args.misuse(grammar, "usage: mtx grammar check FILE | --schema FILE [--text FILE]")
+    return args.misuse(grammar, "write `mtx grammar check FILE.gbnf` or `mtx grammar check --schema FILE.json`")
   end
   local text, message = args.read(path)
   if not text then return args.failure(message) end

@@ -19,7 +19,7 @@ function options.read(command, args, n_words)
   end
   n_words = n_words or 0
   if #words > n_words then return misuse("unexpected word " .. words[n_words + 1] .. (command.no_words or "")) end
-  if #words < n_words then return misuse(n_words .. " name(s) needed") end
+  if #words < n_words then return misuse(n_words == 1 and "a name is needed" or n_words .. " names are needed") end
   local file = flags.config
   flags.config = nil
   local c, message = config.load({ file = file, flags = flags })

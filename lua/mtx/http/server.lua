@@ -100,6 +100,8 @@ function Server:listen_tcp(host, port)
     handle:close()
     if code == "EADDRINUSE" then
       message = "port " .. port .. " on " .. host .. " is in use; stop the other server or choose another --port"
+    else
+      message = "cannot listen on " .. host .. ", port " .. port .. ": " .. message
     end
     return nil, message, code
   end
