@@ -81,34 +81,37 @@ function text.join(list, first, last)
   if not S.marks then return concat(list, "", first, last) end
   if first == last and not text.is_markup(list[first]) then return list[first] end
   local marks, n, at, parts = {}, 0, 0, {}
-  local from, to = nil, nil -- the range that may still grow
+  local from, to = nil, -1 -- the range that may still grow
+  local p = 0
   for i = first, last do
     local v = list[i]
     local whole = v[0] -- nil for a plain string, whose index is the string library
+    p = p + 1
     if not whole then
-      parts[i - first + 1] = v
+      parts[p] = v
       at = at + #v
     else
-      parts[i - first + 1] = whole
-      local k, start = 1, v[1]
+      parts[p] = whole
+      local start = v[1]
+      local k = 2
       while start do -- once for a literal
         start = start + at
         if to ~= start - 1 then
-          if to then
+          if from then
             marks[n + 1], marks[n + 2] = from, to
             n = n + 2
           end
           from = start
         end
-        to = v[k + 1] + at
+        to = v[k] + at
+        start = v[k + 1]
         k = k + 2
-        start = v[k]
       end
       at = at + #whole
     end
   end
   local s = concat(parts)
-  if not to then return s end
+  if not from then return s end
   marks[n + 1], marks[n + 2], marks[0] = from, to, s
   return setmetatable(marks, MARKED)
 end
