@@ -317,6 +317,6 @@ void mtx_gb_define_set(mtx_gb *b, uint32_t rule, const gr_set *set, const gb_ite
   r->n_items = (uint32_t)n;
   r->sep = sep;
   b->sets[b->n_sets++] = *set;
-  memcpy(b->items + b->n_items, items, n * sizeof *items);
+  if (n) memcpy(b->items + b->n_items, items, n * sizeof *items);  // with none there may be no array yet
   b->n_items += (uint32_t)n;
 }

@@ -137,10 +137,12 @@ static bool unique_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx 
   if (r->n_prefix || r->hit != MTX_JSON_NONE || item.never || !listed_items(s, &item, value, &n)) return false;
   *out = MTX_GX_NEVER;
   if (n < r->min) return true;
+  *out = MTX_GX_EMPTY;
+  if (!n) return true;
   for (uint32_t i = 0; i < n; i++) items[i] = (gb_item){mtx_gb_rule_of(b, value[i], "item"), (int32_t)i};
   const uint32_t rule = mtx_gb_rule(b, "items", 5);
   mtx_gb_define_set(b, rule, &(gr_set){.min = r->min, .max = r->max}, items, n, s->comma);
-  *out = n ? mtx_gx_rep(b, mtx_gx_ref(b, rule), r->min > 0, 1) : MTX_GX_EMPTY;
+  *out = mtx_gx_rep(b, mtx_gx_ref(b, rule), r->min > 0, 1);
   return true;
 }
 

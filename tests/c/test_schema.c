@@ -58,6 +58,9 @@ static void test_texts(void) {
       {"true", "{\"a\": [1, {\"b\": null}], \"c\": \"\\ud83d\\ude00\"}", "complete"},
       {"true", "\"\\ud83d\"", "no"},
       {"{}", "[]", "complete"},
+      // unique items of a list that has none
+      {"{\"type\":\"array\",\"items\":{\"enum\":[]},\"uniqueItems\":true}", "[]", "complete"},
+      {"{\"type\":\"array\",\"items\":{\"enum\":[]},\"uniqueItems\":true}", "[1]", "no"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     mtx_grammar *g = NULL;
@@ -90,6 +93,7 @@ static void test_refused(void) {
       {"{\"type\":\"string\",\"minLength\":5,\"maxLength\":4}", MTX_EFORMAT, "nothing can match"},
       {"{\"type\":\"integer\",\"minimum\":5,\"maximum\":4}", MTX_EFORMAT, "nothing can match"},
       {"{\"type\":\"array\",\"minItems\":-1}", MTX_EFORMAT, "minItems"},
+      {"{\"type\":\"array\",\"items\":{\"enum\":[]},\"uniqueItems\":true,\"minItems\":1}", MTX_EFORMAT, "nothing can match"},
       // T87
       {"{\"type\":\"string\",\"pattern\":\"*a\"}", MTX_EFORMAT, "position 0"},
       {"{\"type\":\"string\",\"pattern\":\"(?<=x)*\"}", MTX_EUNSUPPORTED, "look-around"},
