@@ -12,12 +12,14 @@ local temp = require("temp")
 
 local ctx, port
 
--- flags.script_allow: the permissions, default none.
+-- flags.script_allow: the permissions, default none. -> what is logged, a list that grows
 local function start(path, flags)
   flags = flags or {}
   flags.script = path
-  ctx = fixture.start(flags, function(deps) deps.log_out = { write = function() end } end)
+  local heard = {}
+  ctx = fixture.start(flags, function(deps) deps.log_out = { write = function(_, ...) heard[#heard + 1] = table.concat({ ... }) end } end)
   port = ctx.port
+  return heard
 end
 
 local function chat(text, more)
@@ -233,7 +235,9 @@ function TestScript:test_permissions_are_denied_by_default()
       return 200, { ok = ok, message = message }
     end)
   ]]
-  start(temp.file(code))
+  local heard = table.concat(start(temp.file(code), { log_level = "info" }))
+  lu.assertStrContains(heard, "script loaded")
+  lu.assertStrContains(heard, "--script-allow gives more")
   for what, name in pairs({ storage = "storage", read = "storage", models = "models", file = "file=DIR", net = "net=HOST:PORT" }) do
     local r = client.request(port, "GET", "/use/" .. what)
     lu.assertEquals({ r.status, r.json.ok }, { 200, false }, what)

@@ -131,6 +131,8 @@ function script.new(ctx)
   if not s then return nil, message end
   self.state = s
   start_timers(self)
+  local allowed = table.concat(ctx.config.script_allow or {}, ",")
+  ctx.log("info", "script loaded", { file = self.path, allowed = allowed ~= "" and allowed or "nothing beyond requests and answers; --script-allow gives more" })
   return self
 end
 
