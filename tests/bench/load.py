@@ -104,6 +104,9 @@ async def run_gap(a):
 
 
 async def run_health(a):
+    if not os.path.exists(a.bench_http):
+        print(f"{a.name:12s} health: there is no {a.bench_http}; `make {a.bench_http}` builds it", flush=True)
+        return {}
     text = subprocess.run([a.bench_http, str(a.port), "/health", "64", "3"], capture_output=True, text=True).stdout
     found = re.search(r"(\d+) requests/s.*p99 ([\d.]+) ms", text)
     if not found:
@@ -134,10 +137,14 @@ async def run_alive(a):
     tasks = [asyncio.create_task(stream(a.port, a.model, prompt(40 + i), 96, [])) for i in range(8)]
     tasks.append(asyncio.create_task(stream(a.port, a.model, prompt(50, a.long_words), 4, [])))
     await asyncio.wait(tasks, timeout=POLL_SECONDS)
-    p50, p99, most = (float(x) for x in (await asyncio.to_thread(poller.communicate))[0].split())
+    figures = (await asyncio.to_thread(poller.communicate))[0].split()
     for t in tasks:
         t.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    if not figures:
+        print(f"{a.name:12s} /health: the server closed the connection", flush=True)
+        return {}
+    p50, p99, most = (float(x) for x in figures)
     print(f"{a.name:12s} /health while it loads, streams and reads a long prompt: p50 {p50:.1f} ms, p99 {p99:.1f} ms, longest {most:.1f} ms", flush=True)
     return {"/health under load": {"p99, ms": p99}}
 

@@ -110,6 +110,11 @@ function TestCli:test_run_takes_what_a_modelfile_sets()
   lu.assertEquals({ got.text, got.n_generated, got.n_prompt, more.n_generated }, { want.text, 3, #want.prompt_ids, 5 })
 end
 
+function TestCli:test_serve_refuses_a_models_folder_that_is_not_there()
+  local _, err, code = run("serve --port 0 --models-dir no-such-folder")
+  lu.assertEquals({ err, code }, { "mtx serve: there is no folder no-such-folder; give one with --models-dir\n", 1 })
+end
+
 function TestCli:test_script_and_line()
   lu.assertEquals({ run("-e 'print(#arg, ...)' a b") }, { "2\ta\tb\n", "", 0 })
   local path = temp.path(".lua")

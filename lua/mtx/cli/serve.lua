@@ -31,6 +31,11 @@ Options (each also as MTX_NAME in the environment, or in the config file):
 function serve.run(args)
   local c, code = options.read(serve, args)
   if not c then return code end
+  local dir = c.values.models_dir
+  if c.sources.models_dir ~= "default" and not require("luv").fs_stat(dir) then -- the default one may come to be
+    io.stderr:write("mtx serve: there is no folder ", dir, "; give one with --models-dir\n")
+    return 1
+  end
   local server = require("mtx.serve")
   local ctx, message = server.new(c)
   if not ctx then io.stderr:write("mtx serve: ", message, "\n") end
