@@ -10,7 +10,7 @@ local command = { name = "list", summary = "list the models in the models folder
 command.help = [[
 usage: mtx list [--models-dir DIR]
 
-Prints name, size, architecture, quantization and abilities of each model. A file
+Prints name, size, architecture, quantisation and abilities of each model. A file
 that cannot be read is listed with the reason.]]
 
 function command.run(args)
