@@ -20,6 +20,11 @@ run() { # run NAME COMMAND...
   name=$1; shift
   start=$(date +%s)
   "$@" >"$out" 2>&1; rc=$?
+  # The leak checker's own crash (of a thread that ends while it looks) says nothing of the program: once more.
+  if [ "$rc" != 0 ] && grep -q 'LeakSanitizer has encountered a fatal error' "$out"; then
+    echo "$name: the leak checker itself failed; run again"
+    "$@" >"$out" 2>&1; rc=$?
+  fi
   line=$(grep -Eo '^[0-9]+ passed, [0-9]+ failed' "$out" | tail -1)
   p=${line%% *}; f=${line#*, }; f=${f%% *}
   if [ -z "$line" ] || { [ "$p" = 0 ] && [ "$f" = 0 ]; }; then p=0 f=1; fi
