@@ -18,7 +18,7 @@ one() { # one NAME: writes log/NAME.log and log/NAME.rc
   dict=
   [ -f "tests/fuzz/$1.dict" ] && dict=-dict=tests/fuzz/$1.dict
   # shellcheck disable=SC2086
-  "$BUILD/tests/fuzz/fuzz_$1" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -max_len=65536 \
+  "$BUILD/tests/fuzz/fuzz_$1" -max_total_time="$FUZZ_SECONDS" -timeout=30 -rss_limit_mb=2048 -max_len=65536 \
     -artifact_prefix="$BUILD/findings/$1-" $dict "$BUILD/corpus/$1" $seeds >"$logs/$1.log" 2>&1
   echo $? >"$logs/$1.rc"
 }
