@@ -216,30 +216,32 @@ mtx_gx mtx_gx_rep(mtx_gb *b, mtx_gx x, uint32_t min, uint32_t max) {
   return mtx_gx_loop(b, mtx_gb_rule_of(b, x, "item"), min, max);
 }
 
-mtx_gx mtx_gx_loop(mtx_gb *b, uint32_t body, uint32_t min, uint32_t max) {
-  if (max == 0) return MTX_GX_EMPTY;
-  uint32_t r = mtx_gb_rule(b, "repeat", 6);
-  if (b->code) return MTX_GX_NEVER;
+// A new rule that counts from min to max; its body is the caller's to set. NULL after an error.
+static gb_rule *counting_rule(mtx_gb *b, const char *name, uint8_t kind, uint32_t min, uint32_t max) {
+  uint32_t r = mtx_gb_rule(b, name, strlen(name));
+  if (b->code) return NULL;
   gb_rule *rule = b->rules + r;
-  rule->kind = GR_LOOP;
+  rule->kind = kind;
   rule->defined = true;
-  rule->loop_body = body;
   rule->min = min;
   rule->max = max;
-  return mtx_gx_ref(b, r);
+  return rule;
+}
+
+mtx_gx mtx_gx_loop(mtx_gb *b, uint32_t body, uint32_t min, uint32_t max) {
+  if (max == 0) return MTX_GX_EMPTY;
+  gb_rule *rule = counting_rule(b, "repeat", GR_LOOP, min, max);
+  if (!rule) return MTX_GX_NEVER;
+  rule->loop_body = body;
+  return mtx_gx_ref(b, (uint32_t)(rule - b->rules));
 }
 
 mtx_gx mtx_gx_count(mtx_gb *b, struct mtx_cdfa *d, bool json, uint32_t min, uint32_t max) {
   mtx_gx body = mtx_gx_dfa(b, d, json);
-  uint32_t r = mtx_gb_rule(b, "text", 4);
-  if (b->code) return MTX_GX_NEVER;
-  gb_rule *rule = b->rules + r;
-  rule->kind = GR_COUNT;
-  rule->defined = true;
+  gb_rule *rule = counting_rule(b, "text", GR_COUNT, min, max);
+  if (!rule) return MTX_GX_NEVER;
   rule->body = body;
-  rule->min = min;
-  rule->max = max;
-  return mtx_gx_ref(b, r);
+  return mtx_gx_ref(b, (uint32_t)(rule - b->rules));
 }
 
 mtx_gx mtx_gx_ref(mtx_gb *b, uint32_t rule) {

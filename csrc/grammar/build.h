@@ -33,7 +33,7 @@ typedef struct {
 } gx_node;
 
 typedef struct {
-  uint8_t kind;  // GR_PLAIN, GR_LOOP, GR_SET
+  uint8_t kind;  // GR_PLAIN, GR_LOOP, GR_SET, GR_COUNT
   bool defined;
   mtx_gx body;   // PLAIN
   uint32_t name, n_name;

@@ -25,6 +25,16 @@ function fixture.start(flags, change)
   return ctx, dir
 end
 
+-- The same, and what it logs: a list of lines that grows.
+function fixture.start_logged(flags, change)
+  local log = {}
+  local ctx, dir = fixture.start(flags, function(deps)
+    deps.log_out = { write = function(_, ...) log[#log + 1] = table.concat({ ... }) end }
+    if change then change(deps) end
+  end)
+  return ctx, dir, log
+end
+
 function fixture.stop(ctx)
   ctx.config.drain_timeout = 0
   local done = false

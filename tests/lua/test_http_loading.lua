@@ -14,11 +14,8 @@ local temp = require("temp")
 local ctx, port, log
 
 local function start(flags, change)
-  log = {}
-  ctx = fixture.start(flags, function(deps)
-    deps.log_out = { write = function(_, text) log[#log + 1] = text end }
-    if change then change(deps) end
-  end)
+  local _
+  ctx, _, log = fixture.start_logged(flags, change)
   port = ctx.port
 end
 

@@ -237,9 +237,8 @@ end
 function TestChat:test_our_own_errors_leave_nobody_waiting()
   for _, place in ipairs({ "feed", "finish" }) do
     fixture.stop(ctx)
-    local log = {}
-    ctx = fixture.start({}, function(deps)
-      deps.log_out = { write = function(_, line) log[#log + 1] = line end }
+    local log, _
+    ctx, _, log = fixture.start_logged({}, function(deps)
       deps.parser = function()
         local parser = { feed = function(_, text) return { { kind = "text", text = text } } end, finish = function() return {} end }
         parser[place] = function() error("boom") end

@@ -16,8 +16,8 @@ local ctx, port
 local function start(path, flags)
   flags = flags or {}
   flags.script = path
-  local heard = {}
-  ctx = fixture.start(flags, function(deps) deps.log_out = { write = function(_, ...) heard[#heard + 1] = table.concat({ ... }) end } end)
+  local heard, _
+  ctx, _, heard = fixture.start_logged(flags)
   port = ctx.port
   return heard
 end

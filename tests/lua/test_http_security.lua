@@ -12,11 +12,7 @@ local temp = require("temp")
 local ctx, port, dir, log
 
 local function start(flags, change)
-  log = {}
-  ctx, dir = fixture.start(flags, function(deps)
-    deps.log_out = { write = function(_, ...) log[#log + 1] = table.concat({ ... }) end }
-    if change then change(deps) end
-  end)
+  ctx, dir, log = fixture.start_logged(flags, change)
   port = ctx.port
 end
 

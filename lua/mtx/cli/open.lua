@@ -17,7 +17,10 @@ open.options = {
 }
 
 -- MODEL and values as parsed -> model | nil, exit code (already said why). `extra` overrides.
-function open.model(name, values, extra)
+function open.model(name, values, extra) return open.found(values, extra, named.find(name)) end
+
+-- The same of what named.find gave.
+function open.found(values, extra, path, manifest)
   local mtx = require("mtx")
   local bar = term.progress("loading")
   local opts = {
@@ -26,7 +29,6 @@ function open.model(name, values, extra)
     warn = function(line) io.stderr:write("mtx: warning: ", line, "\n") end,
   }
   for k, v in pairs(extra or {}) do opts[k] = v end
-  local path, manifest = named.find(name)
   opts.lora = {}
   for i, file in ipairs(manifest and manifest.adapters or {}) do opts.lora[i] = file end
   for _, text in ipairs(values.lora) do table.insert(opts.lora, adapters.spec(text)) end

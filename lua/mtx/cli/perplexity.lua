@@ -22,19 +22,20 @@ fit the context (--ctx, by default as long as the text needs).
 function perplexity.run(list)
   local values, code = args.start(perplexity, options, list)
   if not values then return code end
-  local path, name = values.rest[1], values.rest[2]
-  if not path or not name then return args.misuse(perplexity, "give a model and a text file") end
+  local which, name = values.rest[1], values.rest[2]
+  if not which or not name then return args.misuse(perplexity, "give a model and a text file") end
   local text, message = args.read(name)
   if not text then return args.failure(message) end
+  local path, manifest = named.find(which)
   local tok
-  tok, message = require("mtx.tok").open((named.find(path)))
+  tok, message = require("mtx.tok").open(path)
   if not tok then return args.failure(message) end
   local ids
   ids, message = tok:encode(text, { add_special = true })
   if not ids then return args.failure(message) end
   if #ids < 2 then return args.failure(name .. ": the text has fewer than two tokens") end
   local model
-  model, code = open.model(path, values, { ctx = values.ctx or #ids })
+  model, code = open.found(values, { ctx = values.ctx or #ids }, path, manifest)
   if not model then return code end
   local session = assert(model:session())
   local nll, step = 0, 256

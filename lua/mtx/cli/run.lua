@@ -136,9 +136,10 @@ end
 function run.run(list)
   local values, code = args.start(run, options, list)
   if not values then return code end
-  local path = table.remove(values.rest, 1)
-  if not path then return args.misuse(run, named.WHICH) end
-  local base, message = settings(values, select(2, named.find(path)))
+  local name = table.remove(values.rest, 1)
+  if not name then return args.misuse(run, named.WHICH) end
+  local path, manifest = named.find(name)
+  local base, message = settings(values, manifest)
   if not base then return args.misuse(run, message) end
   local prompt = #values.rest > 0 and table.concat(values.rest, " ") or nil
   local piped = piped_text()
@@ -146,7 +147,7 @@ function run.run(list)
   if not prompt and uv.guess_handle(0) ~= "tty" then return args.misuse(run, "no prompt: give one, or pipe text in") end
   local model
   -- A chat's next turn goes on from what it has in common with the last one; a single answer has no next turn.
-  model, code = open.model(path, values, not prompt and { cache_bytes = CHAT_CACHE_BYTES } or nil)
+  model, code = open.found(values, not prompt and { cache_bytes = CHAT_CACHE_BYTES } or nil, path, manifest)
   if not model then return code end
   if prompt then
     code = single(model, values, base, prompt)

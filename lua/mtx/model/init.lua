@@ -179,6 +179,18 @@ local function prompt_ids(self, request)
   return self:tokenize(text, { add_special = true, bos_once = true, parse_special = true, spans = spans })
 end
 
+-- What every way of generating begins with. -> engine, prompt ids, adapters (or nil) | nil, message, code
+local function prepare(self, request)
+  local engine, message, code = shared_engine(self)
+  if not engine then return nil, message, code end
+  local ids
+  ids, message, code = prompt_ids(self, request)
+  if not ids then return nil, message, code end
+  local ok, lora, lora_code = lora_of(self, request.lora)
+  if not ok then return nil, lora, lora_code end
+  return engine, ids, lora
+end
+
 -- The token ids that guidance steers away from.
 local function negative_ids(self, request, ids)
   local text = request.negative_prompt
@@ -197,18 +209,13 @@ end
 -- The stream can also be cancelled (:cancel()) and gives :result().
 function Model:stream(request)
   fields.check(request, "generate", fields.REQUEST)
-  local engine, message, code = shared_engine(self)
-  if not engine then return nil, message, code end
-  local ids
-  ids, message, code = prompt_ids(self, request)
-  if not ids then return nil, message, code end
-  local negative
+  local engine, ids, lora = prepare(self, request)
+  if not engine then return nil, ids, lora end
+  local negative, message, code
   if request.cfg_scale and request.cfg_scale ~= 1 then
     negative, message, code = negative_ids(self, request, ids)
     if not negative then return nil, message, code end
   end
-  local ok, lora, lora_code = lora_of(self, request.lora)
-  if not ok then return nil, lora, lora_code end
   local sampler = {}
   for _, name in ipairs(fields.SAMPLER) do sampler[name] = request[name] end
   if (request.dry_multiplier or 0) ~= 0 and not request.dry_breakers then
@@ -240,13 +247,8 @@ end
 -- -> list of {ids, text, logprob, score, finish_reason}, best first | nil, message, code (beam.lua). Blocks.
 function Model:beam(request)
   fields.check(request, "beam", fields.BEAM)
-  local engine, message, code = shared_engine(self)
-  if not engine then return nil, message, code end
-  local ids
-  ids, message, code = prompt_ids(self, request)
-  if not ids then return nil, message, code end
-  local ok, lora, lora_code = lora_of(self, request.lora)
-  if not ok then return nil, lora, lora_code end
+  local engine, ids, lora = prepare(self, request)
+  if not engine then return nil, ids, lora end
   return require("mtx.model.beam").search(self, engine, ids, request, lora)
 end
 
