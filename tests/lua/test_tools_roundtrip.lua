@@ -87,7 +87,8 @@ for _, f in ipairs(FAMILIES) do
 end
 
 -- gpt-oss takes a thought or a text before a call, not both: the text, a commentary, joins the thought.
-function TestRoundTrip:test_thought_and_text_before_a_call()
+TestBesideCalls = {}
+function TestBesideCalls:test_thought_and_text_before_a_call()
   local _, show = renderer("openai-gpt-oss-120b")
   lu.assertStrContains(show(conversation({ role = "assistant", content = "TEXT", reasoning_content = "THOUGHT", tool_calls = json.array{ WEATHER } }, true)),
     "<|channel|>analysis<|message|>THOUGHT\nTEXT<|end|><|start|>assistant to=functions.get_weather")
