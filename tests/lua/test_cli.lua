@@ -160,6 +160,70 @@ function TestCli:test_values_that_no_option_has_are_wrong_usage()
   end
 end
 
+-- A value that is none, one out of its range, a word too many: never taken for something else.
+function TestCli:test_values_out_of_range_and_words_too_many_are_wrong_usage()
+  for command, says in pairs({
+    ["logits " .. SMOL .. " -o /dev/null --tokens 1,2,x"] = "--tokens needs token ids (1,2,3); 'x' is none",
+    ["generate " .. SMOL .. " --tokens x,1"] = "--tokens needs token ids (1,2,3); 'x' is none", ["detokenize " .. SMOL .. " 1,x"] = "'x' is no token id",
+    ["logits " .. SMOL .. " -o /dev/null --tokens ''"] = "--tokens names no token", ["logits " .. SMOL .. " -o /dev/null --tokens 1 --chunk 0"] = "--chunk must be at least 1, not 0",
+    ["generate " .. SMOL .. " -p x -n -1"] = "-n must be at least 0, not -1", ["run " .. SMOL .. " hi -n -1"] = "-n must be at least 0",
+    ["run " .. SMOL .. " hi -c -1"] = "-c must be 0 to 2147483647, not -1", ["run " .. SMOL .. " hi --ctx 99999999999"] = "--ctx must be 0 to 2147483647, not 99999999999",
+    ["generate " .. SMOL .. " -p x --threads=-3"] = "--threads must be at least 0", ["generate " .. SMOL .. " -p x --logprobs 1001"] = "--logprobs must be 0 to 1000",
+    ["bench " .. SMOL .. " -p -5"] = "-p must be at least 0", ["bench " .. SMOL .. " -r 0"] = "-r must be at least 1", ["bench " .. SMOL .. " -p 0 -n 0"] = "nothing to measure",
+    ["generate " .. SMOL .. " -p x more words"] = "unexpected word 'more'", ["info " .. SMOL .. " more"] = "unexpected word 'more'",
+    ["info " .. SMOL .. " --metadata general.name more"] = "unexpected word 'more'", ["logits " .. SMOL .. " more -o /dev/null --tokens 1"] = "unexpected word 'more'",
+    ["bench " .. SMOL .. " more"] = "unexpected word 'more'", ["perplexity " .. SMOL .. " README.md more"] = "unexpected word 'more'",
+    ["repl " .. SMOL .. " more"] = "unexpected word 'more'", ["template templates/chatml.jinja more"] = "unexpected word 'more'",
+  }) do
+    local out, err, code = run(command)
+    lu.assertEquals({ out, code }, { "", 2 }, command .. ": " .. err)
+    lu.assertStrContains(err, says, false, command)
+  end
+end
+
+-- {} and [] are different things to whoever reads them.
+function TestCli:test_empty_lists_stay_lists()
+  lu.assertStrContains((run("generate " .. SMOL .. " -p x -n 0 --logprobs 1 --json")), '"ids":[],')
+  lu.assertStrContains((run("generate " .. SMOL .. " -p x -n 0 --logprobs 1 --json")), '"logprobs":[]')
+  lu.assertStrContains((run("generate " .. SMOL .. " -p x -n 1 --temp 0 --logprobs 0 --json")), '"top":[]')
+  lu.assertEquals((run("tokenize " .. SMOL .. " '' --json")), '{"ids":[],"pieces":[]}\n')
+  local path = temp.path()
+  run([[-e 'require("mtx.cli.chat").run({ info = function() return {} end }, { values = {}, base = {} })']], "/save " .. path .. "\\n")
+  local file = assert(io.open(path))
+  lu.assertEquals(file:read("a"), '{"messages":[]}\n')
+  file:close()
+  os.remove(path)
+end
+
+function TestCli:test_logits_to_standard_output()
+  local path = temp.path()
+  lu.assertEquals(select(3, run("logits " .. SMOL .. " --tokens 504,3575 -o " .. path)), 0)
+  local file = assert(io.open(path, "rb"))
+  local rows = file:read("a")
+  file:close()
+  os.remove(path)
+  lu.assertEquals(#rows, 2 * 49152 * 4)
+  lu.assertTrue((run("logits " .. SMOL .. " --tokens '[504, 3575]' -o -")) == rows)
+end
+
+function TestCli:test_a_text_beyond_the_context_names_file_and_option()
+  local path = temp.file(("word "):rep(100))
+  local _, err, code = run("perplexity " .. SMOL .. " " .. path .. " -c 64")
+  os.remove(path)
+  lu.assertEquals({ err, code }, { "mtx: " .. path .. ": the text has 101 tokens, the context is 64 tokens; shorten the text or raise --ctx\n", 1 })
+end
+
+-- Standard output has a buffer, standard error none.
+function TestCli:test_figures_stand_behind_the_answer_in_one_file()
+  local path = temp.path()
+  os.execute(MTX .. "run " .. SMOL .. " 'The sky is' --raw --temp 0 -n 4 --stats >" .. path .. " 2>&1 </dev/null")
+  local file = assert(io.open(path))
+  local text = file:read("a")
+  file:close()
+  os.remove(path)
+  lu.assertStrMatches(text, "[^\n]+\n%[prompt 3 tokens [^\n]*%]\n")
+end
+
 function TestCli:test_misspelt_commands_and_names_are_met_halfway()
   for word, meant in pairs({ rn = "run", srve = "serve", tokenise = "tokenize", lsit = "list", ebmed = "embed" }) do
     lu.assertStrContains(select(2, run(word)), "did you mean " .. meant .. "?")
@@ -185,7 +249,7 @@ end
 
 function TestCli:test_errors_say_what_comes_next()
   for command, says in pairs({
-    ["serve --insecure --port 0 --host 192.0.2.1"] = "cannot listen on 192.0.2.1, port 0: ", ["run " .. SMOL .. " hi -c -1"] = "ctx: -1 is out of range; it must be between 0 and",
+    ["serve --insecure --port 0 --host 192.0.2.1"] = "cannot listen on 192.0.2.1, port 0: ", 
     ["ps --port 1"] = "no server answers at 127.0.0.1:1 (ECONNREFUSED); start one with `mtx serve`",
     ["run " .. SMOL .. " hi --lora " .. MODELS .. "/minilm.gguf"] = "general.type: the key is not there; this file is no adapter",
     ["run tests/golden/hf/llama hi"] = "tokenizer.json",
@@ -297,7 +361,7 @@ function TestCli:test_generate_beams()
   lu.assertEquals({ #g.prompt_ids, #g.beams }, { 5, 2 })
   lu.assertTrue(g.beams[1].score > g.beams[2].score)
   lu.assertEquals((run(base .. " --beams 3")), g.beams[1].text .. "\n")
-  for _, bad in ipairs({ "--beams 3 --temp 1", "--beams 0", "--beams 40", "--beams 2 --n-best 3", "--n-best 2", "--length-penalty 1", "--beams 2 --stop x", "--beams 2 --logprobs 1" }) do
+  for _, bad in ipairs({ "--beams 3 --temp 1", "--beams 0", "--beams 40", "--beams 2 --n-best 3", "--beams 2 -n 0", "--beams 2 --n-best 0", "--beams 2 --length-penalty nan", "--beams 2 --length-penalty 1e9", "--n-best 2", "--length-penalty 1", "--beams 2 --stop x", "--beams 2 --logprobs 1" }) do
     out, err, code = run(base .. " " .. bad)
     lu.assertEquals({ out, code }, { "", 2 }, bad)
     lu.assertTrue(#err > 0, bad)

@@ -3,11 +3,24 @@
 --
 -- A description is a list of options
 --   { name = "temp", short = "t", kind = "number", value = "T", default = 0.8, help = "..." }
--- kind: "flag" (no value), "string", "integer", "number", "list" (given several
--- times). `choices` lists the values a string may have. Options may stand anywhere; `--` ends them; `--name=value` works.
+-- kind: "flag" (no value), "string", "integer", "number", "ids" (token ids: 1,2,3), "list" (given several
+-- times). `choices` lists the values a string may have, `min`, and `max` with it, are a number's limits. Options may stand anywhere; `--` ends them;
+-- `--name=value` works.
+local json = require("mtx.json")
 local nearest = require("mtx.nearest")
 
 local args = {}
+
+-- Token ids as people and programs write them: "1,2,3", "1 2 3", "[1, 2, 3]" -> ids | nil, the word that is none
+function args.token_ids(text)
+  local ids = {}
+  for word in text:gmatch("[^%s,%[%]]+") do
+    local id = math.tointeger(tonumber(word))
+    if not id then return nil, word end
+    ids[#ids + 1] = id
+  end
+  return ids
+end
 
 local READ = {
   string = function(s) return s end,
@@ -21,6 +34,11 @@ local READ = {
     local n = tonumber(s)
     if not n or n ~= n then return nil, "needs a number, not '" .. s .. "'" end
     return n
+  end,
+  ids = function(s)
+    local ids, word = args.token_ids(s)
+    if not ids then return nil, "needs token ids (1,2,3); '" .. word .. "' is none" end
+    return ids
   end,
 }
 
@@ -79,6 +97,9 @@ function args.parse(options, list)
       if not value then return nil, word .. " needs a value" end
       local v, message = READ[o.kind](value)
       if o.choices then v, message = chosen(o, value) end
+      if v and o.min and (v < o.min or v > (o.max or v)) then
+        v, message = nil, ("must be %s, not %s"):format(o.max and o.min .. " to " .. o.max or "at least " .. o.min, value)
+      end
       if not v then return nil, (name or word) .. " " .. message end
       if o.kind == "list" then table.insert(out[key(o)], v) else out[key(o)] = v end
     end
@@ -104,9 +125,10 @@ function args.help(options)
   return table.concat(lines, "\n")
 end
 
--- The whole start of a command: handles --help and wrong usage.
+-- The whole start of a command: handles --help and wrong usage. n_words: how many words it can use beside options, or a
+-- function of the values that says it (nil: any number).
 -- -> values | nil, exit code (already said why)
-function args.start(command, options, list)
+function args.start(command, options, list, n_words)
   for _, word in ipairs(list) do
     if word == "--" then break end
     if word == "--help" or word == "-h" then
@@ -116,7 +138,18 @@ function args.start(command, options, list)
   end
   local values, message = args.parse(options, list)
   if not values then return nil, args.misuse(command, message) end
+  if type(n_words) == "function" then n_words = n_words(values) end
+  local extra = n_words and values.rest[n_words + 1]
+  if extra then return nil, args.misuse(command, "unexpected word '" .. extra .. "'; a text of several words stands in quotes") end
   return values
+end
+
+-- Prints a value as one line of JSON. Lists are those with an element; one that may be empty is marked with json.array. -> exit code
+function args.print_json(value)
+  local text, message = json.encode(value)
+  if not text then return args.failure(message) end
+  print(text)
+  return 0
 end
 
 -- Wrong usage: one line and where help is. -> exit code 2

@@ -8,9 +8,9 @@ local uv = require("luv")
 local bench = { name = "bench", summary = "measure prefill and decode speed" }
 
 local options = open.with({
-  { name = "p", short = "p", kind = "integer", value = "N", default = 512, help = "tokens of the prompt, 0 = skip" },
-  { name = "n", short = "n", kind = "integer", value = "N", default = 128, help = "tokens to decode, 0 = skip" },
-  { name = "repeats", short = "r", kind = "integer", value = "N", default = 5, help = "runs counted, after one warm-up" },
+  { name = "p", short = "p", kind = "integer", min = 0, value = "N", default = 512, help = "tokens of the prompt, 0 = skip" },
+  { name = "n", short = "n", kind = "integer", min = 0, value = "N", default = 128, help = "tokens to decode, 0 = skip" },
+  { name = "repeats", short = "r", kind = "integer", min = 1, value = "N", default = 5, help = "runs counted, after one warm-up" },
   { name = "profile", kind = "flag", help = "time per kind of operation, and outside of them" },
   { name = "json", kind = "flag", help = "print an array of results" },
 })
@@ -63,7 +63,7 @@ end
 -- text and events. Median of some runs.
 local function step_overhead(model, repeats)
   local n, outside = 32, {}
-  for i = 0, math.max(repeats, 1) do
+  for i = 0, repeats do
     model:profile(true)
     local t = uv.hrtime()
     check(model:generate({ tokens = { 1, 2, 3, 4 }, max_tokens = n, temperature = 0, ignore_eos = true }))
@@ -93,7 +93,7 @@ local function measure(model, values)
       local runs = {}
       plan[3](model, plan[2], n_vocab)
       if values.profile then model:profile(true) end
-      for i = 1, math.max(values.repeats, 1) do runs[i] = plan[3](model, plan[2], n_vocab) end
+      for i = 1, values.repeats do runs[i] = plan[3](model, plan[2], n_vocab) end
       if values.profile then
         print_profile(model, plan[1])
         if plan[3] == time_decode then
@@ -107,20 +107,18 @@ local function measure(model, values)
 end
 
 function bench.run(list)
-  local values, code = args.start(bench, options, list)
+  local values, code = args.start(bench, options, list, 1)
   if not values then return code end
   if not values.rest[1] then return args.misuse(bench, named.WHICH) end
+  if values.p == 0 and values.n == 0 then return args.misuse(bench, "with -p 0 and -n 0 there is nothing to measure") end
   local model
-  model, code = open.model(values.rest[1], values, { ctx = values.ctx or values.p + values.n + 16 })
+  model, code = open.model(values.rest[1], values, { ctx = open.ctx(values, values.p + values.n + 16) })
   if not model then return code end
   local ok, results = pcall(measure, model, values)
   model:close()
   if not ok then return args.failure(type(results) == "table" and results.bench or results) end
-  if values.json then
-    print(require("cjson").encode(results))
-  else
-    for _, r in ipairs(results) do print(("%-8s %10.1f tokens/s   %d threads, %s"):format(r.test, r.tokens_per_second, r.threads, r.tier)) end
-  end
+  if values.json then return args.print_json(results) end
+  for _, r in ipairs(results) do print(("%-8s %10.1f tokens/s   %d threads, %s"):format(r.test, r.tokens_per_second, r.threads, r.tier)) end
   return 0
 end
 

@@ -67,7 +67,7 @@ end
 
 function COMMANDS.save(state, path)
   if path == "" then return say("usage: /save FILE") end
-  local ok, message = whole_file.write(path, json.encode({ system = state.system, messages = state.turns }) .. "\n")
+  local ok, message = whole_file.write(path, json.encode({ system = state.system, messages = json.array(table.move(state.turns, 1, #state.turns, 1, {})) }) .. "\n")
   if not ok then return say("cannot write " .. path .. ": " .. message) end
   say("saved " .. #state.turns .. " messages")
 end

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx detokenize`: token ids to the exact bytes they stand for.
-local tokenizer = require("mtx.core").tokenizer
+local args = require("mtx.cli.args")
 local named = require("mtx.cli.named")
 local tok = require("mtx.tok")
 
@@ -24,9 +24,9 @@ end
 
 local SWITCH = { ["--json"] = "json", ["--no-special"] = "no_special", ["--raw"] = "raw", ["--help"] = "help", ["-h"] = "help" }
 
-local function parse(args)
+local function parse(list)
   local o, words = {}, {}
-  for _, a in ipairs(args) do
+  for _, a in ipairs(list) do
     if SWITCH[a] then
       o[SWITCH[a]] = true
     elseif a:match("^%-%-?%a") then
@@ -37,18 +37,15 @@ local function parse(args)
       words[#words + 1] = a == "-" and io.read("a") or a
     end
   end
-  o.ids = {}
-  for word in table.concat(words, " "):gmatch("[^%s,%[%]]+") do
-    local id = math.tointeger(tonumber(word))
-    if not id then return nil, word .. " is no token id" end
-    o.ids[#o.ids + 1] = id
-  end
+  local word
+  o.ids, word = args.token_ids(table.concat(words, " "))
+  if not o.ids then return nil, "'" .. word .. "' is no token id" end
   o.given = #words > 0
   return o
 end
 
-function detokenize.run(args)
-  local o, message = parse(args)
+function detokenize.run(list)
+  local o, message = parse(list)
   if not o then return usage(message) end
   if o.help then
     io.write(detokenize.help)
@@ -63,11 +60,8 @@ function detokenize.run(args)
     io.stderr:write("mtx detokenize: ", message, "\n")
     return 1
   end
-  if o.json then
-    io.write('{"text":', require("cjson").encode(tokenizer.repair_utf8(text)), "}\n")
-  else
-    io.write(text)
-  end
+  if o.json then return args.print_json({ text = text }) end
+  io.write(text)
   return 0
 end
 

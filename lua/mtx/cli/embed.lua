@@ -41,14 +41,11 @@ function embed.run(list)
   local vectors, message = model:embed(lists, { pooling = values.pooling, normalize = not values.no_normalize })
   model:close()
   if not vectors then return args.failure(message) end
-  if values.json then
-    print(require("cjson").encode(vectors))
-  else
-    for _, v in ipairs(vectors) do
-      local words = {}
-      for i, x in ipairs(v) do words[i] = ("%.6g"):format(x) end
-      print(table.concat(words, " "))
-    end
+  if values.json then return args.print_json(vectors) end
+  for _, v in ipairs(vectors) do
+    local words = {}
+    for i, x in ipairs(v) do words[i] = ("%.6g"):format(x) end
+    print(table.concat(words, " "))
   end
   return 0
 end

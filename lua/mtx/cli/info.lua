@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx info MODEL`: what a model file is, without loading its weights.
 local args = require("mtx.cli.args")
+local json = require("mtx.json")
 local named = require("mtx.cli.named")
 local quantization = require("mtx.model.quantization")
 local term = require("mtx.cli.term")
@@ -111,44 +112,44 @@ local function short(value)
   return #s > 100 and s:sub(1, 100) .. "..." or s
 end
 
-local function print_metadata(g, key, json)
+-- A list of the file is a JSON list, also when empty.
+local function listed(value) return type(value) == "table" and json.array(value) or value end
+
+local function print_metadata(path, g, key, as_json)
   if key then
     local value, kind = g:metadata(key)
-    if kind == nil then return args.failure("the file has no metadata key '" .. key .. "'") end
-    if json then print(require("cjson").encode(value))
-    elseif type(value) == "table" then
+    if kind == nil then return args.failure(("%s: no metadata key '%s'; --metadata lists them"):format(path, key)) end
+    if as_json then return args.print_json(listed(value)) end
+    if type(value) == "table" then
       for _, v in ipairs(value) do print(v) end
     else print(value) end
     return 0
   end
-  if json then
-    local out = {}
-    for _, m in ipairs(g:metadata()) do out[#out + 1] = { key = m.key, type = m.type, value = m.value } end
-    print(require("cjson").encode(out))
-    return 0
+  if as_json then
+    local out = json.array()
+    for _, m in ipairs(g:metadata()) do out[#out + 1] = { key = m.key, type = m.type, value = listed(m.value) } end
+    return args.print_json(out)
   end
   for _, m in ipairs(g:metadata()) do print(("%-45s %-8s %s"):format(m.key, m.type, m.value == nil and "(long list)" or short(m.value))) end
   return 0
 end
 
 function info.run(list)
-  local values, code = args.start(info, options, list)
+  local values, code = args.start(info, options, list, function(v) return v.metadata and 2 or 1 end)
   if not values then return code end
   if not values.rest[1] then return args.misuse(info, named.WHICH) end
   local path = named.find(values.rest[1])
   local g, message = require("mtx.model.source").open(path, { vocab_only = true })
   if not g then return args.failure(message) end
-  if values.metadata then return print_metadata(g, values.rest[2], values.json) end
+  if values.metadata then return print_metadata(path, g, values.rest[2], values.json) end
   if values.tensors then
-    if values.json then
-      print(require("cjson").encode(g:tensors()))
-    else
-      for _, t in ipairs(g:tensors()) do print(("%-45s %-8s %s"):format(t.name, t.type, table.concat(t.shape, " x "))) end
-    end
+    if values.json then return args.print_json(json.array(g:tensors())) end
+    for _, t in ipairs(g:tensors()) do print(("%-45s %-8s %s"):format(t.name, t.type, table.concat(t.shape, " x "))) end
     return 0
   end
   local d = describe(path, g)
-  if values.json then print(require("cjson").encode(d)) else print_summary(d) end
+  if values.json then return args.print_json(d) end
+  print_summary(d)
   return 0
 end
 

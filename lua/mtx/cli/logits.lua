@@ -7,10 +7,10 @@ local open = require("mtx.cli.open")
 local logits = { name = "logits", summary = "write the logits of given tokens to a file" }
 
 local options = open.with({
-  { name = "tokens", kind = "string", value = "IDS", help = "token ids: 1,2,3" },
-  { name = "output", short = "o", kind = "string", value = "FILE", help = "file to write" },
+  { name = "tokens", kind = "ids", value = "IDS", help = "token ids: 1,2,3" },
+  { name = "output", short = "o", kind = "string", value = "FILE", help = "file to write; - is standard output" },
   { name = "embeddings", kind = "flag", help = "the last hidden state (n_embd floats) instead of logits" },
-  { name = "chunk", kind = "integer", value = "N", help = "tokens per step (default: all at once)" },
+  { name = "chunk", kind = "integer", min = 1, value = "N", help = "tokens per step (default: all at once)" },
 })
 
 logits.help = [[
@@ -22,19 +22,17 @@ in F32. No BOS is added.
 ]] .. args.help(options)
 
 function logits.run(list)
-  local values, code = args.start(logits, options, list)
+  local values, code = args.start(logits, options, list, 1)
   if not values then return code end
   if not values.rest[1] then return args.misuse(logits, named.WHICH) end
   if not values.tokens or not values.output then return args.misuse(logits, "--tokens and -o are needed") end
-  local ids = {}
-  for word in values.tokens:gmatch("[^,%s]+") do
-    ids[#ids + 1] = math.tointeger(tonumber(word))
-    if not ids[#ids] then return args.misuse(logits, "--tokens needs whole numbers: 1,2,3") end
-  end
+  local ids = values.tokens
+  if #ids == 0 then return args.misuse(logits, "--tokens names no token") end
   local model
-  model, code = open.model(values.rest[1], values, { kv_type = values.kv_type or "f32", ctx = values.ctx or math.max(#ids, 16) })
+  model, code = open.model(values.rest[1], values, { kv_type = values.kv_type or "f32", ctx = open.ctx(values, math.max(#ids, 16)) })
   if not model then return code end
-  local file, message = io.open(values.output, "wb")
+  local file, message = io.stdout, nil
+  if values.output ~= "-" then file, message = io.open(values.output, "wb") end
   if not file then return args.failure(message) end
   local written, why = true, nil
   local function write(bytes)

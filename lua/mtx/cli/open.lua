@@ -8,13 +8,16 @@ local term = require("mtx.cli.term")
 local open = {}
 
 open.options = {
-  { name = "threads", short = "t", kind = "integer", value = "N", help = "threads (default: usable cores)" },
-  { name = "ctx", short = "c", kind = "integer", value = "N", help = "context length in tokens" },
+  { name = "threads", short = "t", kind = "integer", min = 0, value = "N", help = "threads; 0 = usable cores (default 0)" },
+  { name = "ctx", short = "c", kind = "integer", min = 0, max = 2147483647, value = "N", help = "context in tokens; 0 = the model's, at most 4096 (default 0)" },
   { name = "kv-type", kind = "string", value = "TYPE", choices = { "f32", "f16", "bf16", "q8_0" }, help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
   { name = "cpu", kind = "string", value = "TIER", choices = { "scalar", "avx2", "avx512", "amx", "neon" }, help = "cap the CPU tier: scalar, avx2, avx512, amx, neon" },
   { name = "lora", kind = "list", value = "FILE[=SCALE]", help = "apply a LoRA adapter (GGUF), SCALE times (repeatable)" },
   { name = "no-memory-check", kind = "flag", help = "load even when memory looks too small" },
 }
+
+-- The context that was asked for; `default` (nil: the engine's own) when none was.
+function open.ctx(values, default) return (values.ctx or 0) > 0 and values.ctx or default end
 
 -- MODEL and values as parsed -> model | nil, exit code (already said why). `extra` overrides.
 function open.model(name, values, extra) return open.found(values, extra, named.find(name)) end
@@ -24,7 +27,7 @@ function open.found(values, extra, path, manifest)
   local mtx = require("mtx")
   local bar = term.progress("loading")
   local opts = {
-    threads = values.threads, ctx = values.ctx, kv_type = values.kv_type, cpu = values.cpu, no_memory_check = values.no_memory_check,
+    threads = values.threads, ctx = open.ctx(values), kv_type = values.kv_type, cpu = values.cpu, no_memory_check = values.no_memory_check,
     progress = bar,
     warn = function(line) io.stderr:write("mtx: warning: ", line, "\n") end,
   }

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx perplexity`: how well a model predicts a text.
 local args = require("mtx.cli.args")
+local json = require("mtx.json")
 local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 
@@ -20,7 +21,7 @@ fit the context (--ctx, by default as long as the text needs).
 ]] .. args.help(options)
 
 function perplexity.run(list)
-  local values, code = args.start(perplexity, options, list)
+  local values, code = args.start(perplexity, options, list, 2)
   if not values then return code end
   local which, name = values.rest[1], values.rest[2]
   if not which or not name then return args.misuse(perplexity, "give a model and a text file") end
@@ -34,8 +35,12 @@ function perplexity.run(list)
   ids, message = tok:encode(text, { add_special = true })
   if not ids then return args.failure(message) end
   if #ids < 2 then return args.failure(name .. ": the text has fewer than two tokens") end
+  local n_ctx = open.ctx(values, #ids)
+  if #ids > n_ctx then
+    return args.failure(("%s: the text has %d tokens, the context is %d tokens; shorten the text or raise --ctx"):format(name, #ids, n_ctx))
+  end
   local model
-  model, code = open.found(values, { ctx = values.ctx or #ids }, path, manifest)
+  model, code = open.found(values, { ctx = n_ctx }, path, manifest)
   if not model then return code end
   local session = assert(model:session())
   local nll, step = 0, 256
@@ -52,11 +57,8 @@ function perplexity.run(list)
   session:close()
   model:close()
   local mean = nll / (#ids - 1)
-  if values.json then
-    print(require("cjson").encode({ nll = mean, ppl = math.exp(mean), n_tokens = #ids }))
-  else
-    print(("nll %.5f, perplexity %.4f over %d tokens"):format(mean, math.exp(mean), #ids))
-  end
+  if values.json then return args.print_json(json.object("nll", mean, "ppl", math.exp(mean), "n_tokens", #ids)) end
+  print(("nll %.5f, perplexity %.4f over %d tokens"):format(mean, math.exp(mean), #ids))
   return 0
 end
 

@@ -126,7 +126,7 @@ local function evaluate(text)
 end
 
 function repl.run(list)
-  local values, code = args.start(repl, options, list)
+  local values, code = args.start(repl, options, list, 1)
   if not values then return code end
   _G.mtx = require("mtx")
   if values.rest[1] then

@@ -14,7 +14,7 @@ local CHAT_CACHE_BYTES = 1 << 30
 local options = open.with({
   { name = "raw", kind = "flag", help = "no chat template: continue the text as it is" },
   { name = "system", kind = "string", value = "TEXT", help = "system message" },
-  { name = "n", short = "n", kind = "integer", value = "N", help = "tokens to generate at most" },
+  { name = "n", short = "n", kind = "integer", min = 0, value = "N", help = "tokens to generate at most" },
   { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
   { name = "stats", kind = "flag", help = "print prefill and decode speed and memory" },
   { name = "json", kind = "flag", help = "one JSON object instead of a streamed answer" },
@@ -42,6 +42,7 @@ end
 
 local function print_stats(model, result)
   local t = result.timings
+  io.stdout:flush() -- the figures stand behind the answer, also where both go into one file
   io.stderr:write(term.paint(("[prompt %d tokens (%d cached), %.1f tokens/s; answer %d tokens, %.1f tokens/s; first token %.0f ms; resident %s]\n"):format(
     #result.prompt_ids, t.n_cached or 0, t.prompt_per_second or 0, #result.ids, t.decode_per_second or 0, t.first_token_ms or 0,
     term.bytes(model:info().resident_bytes or 0)), "dim", 2))
@@ -103,15 +104,16 @@ local function single(model, values, base, prompt)
   local result, message
   if values.json then
     result, message = model:generate(request)
-    if result then
-      print(require("cjson").encode({ text = result.text, finish_reason = result.finish_reason, n_prompt = #result.prompt_ids, n_generated = #result.ids, timings = result.timings }))
-    end
   else
     result, message = answer(model, request)
   end
   if not result then return args.failure(message) end
+  local code = 0
+  if values.json then
+    code = args.print_json({ text = result.text, finish_reason = result.finish_reason, n_prompt = #result.prompt_ids, n_generated = #result.ids, timings = result.timings })
+  end
   if values.stats then print_stats(model, result) end
-  return 0
+  return code
 end
 
 -- What a Modelfile sets holds where the command line says nothing.

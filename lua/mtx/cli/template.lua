@@ -128,7 +128,7 @@ local function with_model(name, case, values)
 end
 
 function command.run(list)
-  local values, code = args.start(command, options, list)
+  local values, code = args.start(command, options, list, 1)
   if not values then return code end
   if values.batch then return batch(values.batch) end
   local path = values.rest[1]
