@@ -130,7 +130,7 @@ typedef struct mtx_policy {
   int step_tokens;         // rows of one step; 0 = as many as the context takes
   int prefill_tokens;      // prompt rows of a step while others decode; 0 = as prefill_ratio says
   double prefill_ratio;    // with prompt rows a step takes about this many times its decode part, by measured times,
-                           // and longer where more requests read than decode; 0 = 3
+                           // and longer where more requests read than decode; 0 = 2.5
   const int64_t *order; int n_order;      // ids that come first, in this order, whatever their priority
   const int64_t *preempt; int n_preempt;  // ids that get no rows; their pages stay until others need them
 } mtx_policy;

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.." || exit 1
 : "${BUILD:=build/fuzz}" "${FUZZ_SECONDS:=60}"
 logs=$BUILD/log
 mkdir -p "$logs" "$BUILD/findings"
-export ASAN_OPTIONS="${ASAN_OPTIONS:-allocator_may_return_null=1}"
+export ASAN_OPTIONS="${ASAN_OPTIONS:-allocator_may_return_null=1:intercept_tls_get_addr=0}"
 export UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}"
 
 one() { # one NAME: writes log/NAME.log and log/NAME.rc
