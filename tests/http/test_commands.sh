@@ -23,6 +23,8 @@ admin=$("$mtx" keys add root admin --keys-file "$tmp/keys")
 is "keys are long" 44 "${#key}"
 is "the file holds no key" 1 "$(grep -c "$key" "$tmp/keys" >/dev/null; echo $?)"
 is "the file is private" 600 "$(stat -c %a "$tmp/keys")"
+is "a limit that is no number" 2 "$(code "$mtx" keys add bob infer many --keys-file "$tmp/keys")"
+is "a key without a scope" 2 "$(code "$mtx" keys add bob , --keys-file "$tmp/keys")"
 is "names are unique" 2 "$(code "$mtx" keys add alice --keys-file "$tmp/keys")"
 is "list" "alice infer,embed" "$("$mtx" keys list --keys-file "$tmp/keys" | head -1 | tr '\t' ' ')"
 
@@ -66,10 +68,33 @@ for _ in $(seq 30); do get -H 'x-api-key: guess' "$url/api/tags" >/dev/null; don
 is "guessing is limited (SEC-21)" 429 "$(get -H 'x-api-key: guess' "$url/api/tags")"
 is "health for whoever has guessed" 200 "$(get "$url/health")"
 is "second server on the port" 1 "$(code "$mtx" serve --port "$port" --models-dir "$tmp/models")"
+is "second server with the PID file" 1 "$(code "$mtx" serve --port 0 --models-dir "$tmp/models" --pid-file "$tmp/pid")"
+is "the PID file is the first one's" "$pid" "$(cat "$tmp/pid")"
 is "stop" 0 "$(code "$mtx" stop --pid-file "$tmp/pid")"
 wait "$pid"
 is "exit code" 0 "$?"
 pid=
+sleep 60 &
+other=$!
+echo "$other" >"$tmp/stale" # what a crash leaves: the number is another process's by now
+is "stop with a stale PID file" 1 "$(code "$mtx" stop --pid-file "$tmp/stale")"
+is "ends nobody else" 0 "$(kill -0 "$other"; echo $?)"
+is "and the file is gone" 1 "$([ -e "$tmp/stale" ]; echo $?)"
+echo "$other" >"$tmp/stale"
+: >"$tmp/log"
+"$mtx" serve --port 0 --models-dir "$tmp/models" --pid-file "$tmp/stale" >"$tmp/log" 2>&1 &
+pid=$!
+for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
+  grep -q ' listening ' "$tmp/log" && break
+  sleep 0.2
+done
+is "a stale PID file does not keep a server from starting" "$pid" "$(cat "$tmp/stale")"
+echo "$other" >"$tmp/stale"
+kill "$pid"
+wait "$pid"
+is "a server removes only its own PID file" "$other" "$(cat "$tmp/stale")"
+pid=
+kill "$other"
 is "PID file is gone" 1 "$([ -e "$tmp/pid" ]; echo $?)"
 is "socket is gone" 1 "$([ -e "$tmp/sock" ]; echo $?)"
 is "log holds no key" 1 "$(grep -q "$key" "$tmp/log"; echo $?)"

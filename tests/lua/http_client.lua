@@ -107,6 +107,28 @@ function client.request(port, method, path, body, headers, ms)
   return r
 end
 
+client.MASK = "\x37\xfa\x21\x3d"
+
+-- A WebSocket frame as clients send it; b1: the first byte (final bit and opcode).
+function client.masked(b1, payload)
+  local out = {}
+  for i = 1, #payload do out[i] = string.char(payload:byte(i) ~ client.MASK:byte((i - 1) % 4 + 1)) end
+  local n, head = #payload, nil
+  if n < 126 then head = string.char(b1, 0x80 | n)
+  elseif n < 65536 then head = string.pack(">BBI2", b1, 0xfe, n)
+  else head = string.pack(">BBI8", b1, 0xff, n) end
+  return head .. client.MASK .. table.concat(out)
+end
+
+-- A connection that has asked for /v1/chat/ws and got an answer. headers: further lines.
+function client.websocket(port, headers)
+  local c = client.connect(port)
+  c:send("GET /v1/chat/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    .. "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" .. (headers or "") .. "\r\n")
+  c:until_found("\r\n\r\n")
+  return c
+end
+
 -- Lines of an NDJSON body / events of an SSE body, decoded.
 function client.ndjson(body)
   local out = {}

@@ -361,7 +361,14 @@ function TestTrace:test_lines()
   local own = fixture.start({ trace = path })
   local body = '{"model":"tiny","prompt":"@say{a}","logit_bias":[[5,false,3],[7,-2]],"dry_multiplier":1,"cfg_scale":2,"negative_prompt":"x"}'
   lu.assertEquals(client.request(own.port, "POST", "/completion", body).status, 200)
+  local uv = require("luv")
+  lu.assertEquals(uv.fs_stat(path).mode & 511, tonumber("600", 8)) -- it holds prompts
+  os.rename(path, path .. ".1")
+  lu.assertEquals(own.reload(), { "policy", "keys", "trace" })
+  lu.assertEquals(client.request(own.port, "POST", "/completion", '{"model":"tiny","prompt":"@say{later}"}').status, 200)
   fixture.stop(own)
+  lu.assertEquals(require("cjson").decode((assert(io.open(path)):read("a"))).n_generated, 1) -- one line, in the new file
+  os.rename(path .. ".1", path)
   local lines = {}
   for line in io.lines(path) do lines[#lines + 1] = require("cjson").decode(line) end
   os.remove(path)

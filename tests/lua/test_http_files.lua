@@ -196,6 +196,43 @@ function TestFileKeys:test_files_and_batches_belong_to_their_key()
   lu.assertEquals(upload("x").status, 401)
 end
 
+-- A batch goes on only while its key is known.
+function TestFileKeys:test_a_key_that_is_taken_away_ends_its_batch()
+  local sha256 = require("mtx.core").sha256
+  local one, two = "one infer " .. sha256.of("one") .. "\n", "two infer " .. sha256.of("two") .. "\n"
+  local keys = temp.file(one .. two)
+  start({ keys_file = keys, batch_parallel = "1" })
+  local f = upload(line("a", "@say{x}") .. "\n" .. line("b", "@slow{5}@long{2000}") .. "\n" .. line("c", "@say{x}"), "one").json
+  local id = post("/v1/batches", { input_file_id = f.id, endpoint = "/v1/chat/completions" }, "one").json.id
+  lu.assertTrue(client.wait(function() return fake.engines[1] and #fake.engines[1].submitted == 2 end, 5000))
+  local h = assert(io.open(keys, "w"))
+  h:write(two)
+  h:close()
+  lu.assertNotNil(ctx.reload())
+  lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 and next(ctx.batches.active) == nil end, 5000))
+  lu.assertEquals({ get("/v1/batches/" .. id, "one").status, #fake.engines[1].submitted }, { 401, 2 })
+end
+
+-- The lines of a batch count as requests of its key.
+function TestFileKeys:test_a_batch_keeps_to_the_limit_of_its_key()
+  local now = 0
+  dir = temp.path()
+  ctx = fixture.start({ api_key = "one", key_requests_per_minute = "6", files_dir = dir }, function(deps) deps.clock = function() return now end end)
+  port = ctx.port
+  local lines = {}
+  for i = 1, 5 do lines[i] = line("id" .. i, "@say{x}") end
+  local f = upload(table.concat(lines, "\n"), "one").json
+  local id = post("/v1/batches", { input_file_id = f.id, endpoint = "/v1/chat/completions" }, "one").json.id
+  local b = ctx.batches.by_id[id]
+  lu.assertTrue(client.wait(function() return b.counts.completed == 4 end, 5000)) -- the upload and its creation were two
+  client.sleep(100)
+  lu.assertEquals({ b.counts.completed, get("/v1/models", "one").status }, { 4, 429 })
+  now = 10
+  local run = ctx.batches.active[id]
+  run.resume_at = 0
+  lu.assertTrue(client.wait(function() return b.counts.completed == 5 end, 5000))
+end
+
 function TestFileKeys:test_off_without_a_folder()
   ctx = fixture.start()
   port = ctx.port

@@ -59,7 +59,7 @@ local function request(ctx, i, ended)
       timer:start(random(20), 0, finish)
     elseif how == 4 then
       timer:start(random(20), 0, function()
-        local job = ctx.jobs["r" .. i]
+        local job = ctx.jobs["\0r" .. i] -- no key's
         if job then job:cancel() end
       end)
     end

@@ -7,18 +7,7 @@ local fixture = require("http_fixture")
 local websocket = require("mtx.http.websocket")
 local client = require("http_client")
 
-local MASK = "\x37\xfa\x21\x3d"
-
-local function masked(b1, payload, mask)
-  mask = mask or MASK
-  local out = {}
-  for i = 1, #payload do out[i] = string.char(payload:byte(i) ~ mask:byte((i - 1) % 4 + 1)) end
-  local n, head = #payload, nil
-  if n < 126 then head = string.char(b1, 0x80 | n)
-  elseif n < 65536 then head = string.pack(">BBI2", b1, 0xfe, n)
-  else head = string.pack(">BBI8", b1, 0xff, n) end
-  return head .. mask .. table.concat(out)
-end
+local MASK, masked = client.MASK, client.masked
 
 local function read(bytes, max)
   local r, out = websocket.reader(max), {}
@@ -86,13 +75,7 @@ TestSocket = {}
 function TestSocket:setUp() ctx = fixture.start() port = ctx.port end
 function TestSocket:tearDown() fixture.stop(ctx) end
 
-local function connect(headers)
-  local c = client.connect(port)
-  c:send("GET /v1/chat/ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: keep-alive, Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-    .. "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n" .. (headers or "") .. "\r\n")
-  c:until_found("\r\n\r\n")
-  return c
-end
+local function connect(headers) return client.websocket(port, headers) end
 
 -- Frames received so far: decoded JSON, or {close = code}.
 local function frames(c)
@@ -176,6 +159,20 @@ function TestSocket:test_closing_cancels_and_bad_frames_close()
   lu.assertTrue(c:until_closed())
   local f = frames(c)
   lu.assertEquals(f[#f].close, 1008)
+  c:close()
+end
+
+function TestSocket:test_cancel_by_request_id()
+  local c = connect()
+  send(c, { id = "a", request_id = "r1", model = "tiny", messages = { { role = "user", content = "@slow{5}@long{500}" } } })
+  send(c, { id = "b", request_id = "r2", model = "tiny", messages = { { role = "user", content = "@slow{5}@long{500}" } } })
+  client.wait(function() return joined(frames(c), "a") ~= "" and joined(frames(c), "b") ~= "" end)
+  send(c, { type = "cancel", request_id = "r3" })
+  send(c, { type = "cancel", request_id = "r1" })
+  lu.assertTrue(client.wait(function() return c.data:find('"type":"done"', 1, true) end, 5000) ~= nil)
+  local ended = {}
+  for _, f in ipairs(frames(c)) do if f.type == "done" then ended[#ended + 1] = f.id end end
+  lu.assertEquals({ ended, fake.cancelled }, { { "a" }, 1 })
   c:close()
 end
 

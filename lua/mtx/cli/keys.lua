@@ -48,6 +48,10 @@ local function add(path, words)
   for s in scopes:gmatch("[^,]+") do
     if s ~= "infer" and s ~= "embed" and s ~= "admin" then return misuse("unknown scope " .. s) end
   end
+  if not scopes:find("[^,]") then return misuse("at least one scope is needed: infer, embed or admin") end
+  for i = 4, 5 do
+    if words[i] and not words[i]:find("^%d+$") then return misuse("a limit is a whole number a minute, not " .. words[i]) end
+  end
   local lines, code = read_lines(path)
   if not lines then return code end
   for _, line in ipairs(lines) do

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx stop`: ends the server named by the PID file, waiting for the drain.
-local infile = require("mtx.infile")
+local pid_file = require("mtx.pid_file")
 local uv = require("luv")
 local options = require("mtx.cli.options")
 
@@ -21,16 +21,14 @@ function command.run(args)
     return 1
   end
   if path == "" then return failure("which server? Give --pid-file the file it was started with") end
-  local text, message = infile.read(path, 32)
-  if not text then return failure(message) end
-  -- A file that is no PID file was named by mistake: it is left alone.
-  local pid = math.tointeger(tonumber(text:match("^(%d+)\n$")))
-  if not pid or pid <= 1 then return failure(path .. ": this is no PID file") end
-  if uv.kill(pid, 0) ~= 0 then
+  local pid, runs = pid_file.read(path) -- nil: a file named by mistake, which is left alone
+  if not pid then return failure(runs) end
+  if not runs then
     os.remove(path)
     return failure("no server runs under the PID in " .. path)
   end
-  uv.kill(pid, "sigterm")
+  local sent, message = uv.kill(pid, "sigterm")
+  if not sent then return failure("cannot end process " .. pid .. ": " .. message) end
   local until_ms = uv.hrtime() / 1e6 + (c.values.drain_timeout + 5) * 1000
   -- The server removes its PID file as the last thing it does.
   while uv.kill(pid, 0) == 0 and uv.fs_stat(path) do

@@ -2,6 +2,7 @@
 -- Runs the scheduling policy: builds the view, calls the policy under an
 -- instruction limit, checks its answer, hands it to the engine. A policy that
 -- fails or answers nonsense is logged and fcfs answers instead, until a reload.
+local auth = require("mtx.serve.auth")
 local sandbox = require("mtx.serve.script.sandbox")
 
 local sched = {}
@@ -44,7 +45,7 @@ local function view_of(self, l, reason)
     for _, c in ipairs(job.choices or {}) do
       if c.id and job.by_id[c.id] then
         local list = c.started and view.running or view.waiting
-        list[#list + 1] = { id = c.id, key = job.req.key and job.req.key.name or "", priority = job.req.priority or 0, arrived = job.arrived,
+        list[#list + 1] = { id = c.id, key = auth.owner(job.req.key), priority = job.req.priority or 0, arrived = job.arrived,
           deadline = job.deadline_ms and job.arrived + job.deadline_ms / 1000 or nil, n_prompt = c.n_prompt or 0 }
       end
     end

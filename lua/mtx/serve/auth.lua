@@ -15,7 +15,14 @@ local SCOPES = { infer = true, embed = true, admin = true }
 -- Failed keys per address and minute before 429; addresses remembered at most.
 local MAX_FAILURES, MAX_ADDRESSES = 30, 1024
 
-function auth.new() return setmetatable({ keys = {}, failures = {}, n_failures = 0 }, Auth) end
+-- required: a key is needed even when there is none (an empty key file).
+function auth.new() return setmetatable({ keys = {}, required = false, failures = {}, n_failures = 0 }, Auth) end
+
+-- Whose is what a request made: the name of its key, "" without one. Names outlast a reload, entries do not.
+function auth.owner(key) return key and key.name or "" end
+
+-- An id that a client chose, as a place in a table: two keys may choose the same.
+function auth.own(key, id) return auth.owner(key) .. "\0" .. id end
 
 -- Adds a key by its hash (64 hex digits). scopes: list; admin implies the others.
 function Auth:add_hash(name, hash, scopes, limits)
@@ -26,7 +33,20 @@ function Auth:add_hash(name, hash, scopes, limits)
   end
   if set.admin then set.infer, set.embed = true, true end
   self.keys[#self.keys + 1] = { name = name, hash = hash, scopes = set, limits = limits or {} }
+  self.required = true
   return true
+end
+
+-- Takes the keys of another one, as a reload has read them; failures stay counted.
+function Auth:adopt(other) self.keys, self.required = other.keys, other.required end
+
+-- May the key that a connection came with still do this? (It was checked when the connection began.)
+function Auth:still(key, scope)
+  if not self.required then return true end
+  for _, k in ipairs(key and self.keys or {}) do
+    if k.hash == key.hash then return k.scopes[scope] == true end
+  end
+  return false
 end
 
 function Auth:add_key(name, key, scopes) return self:add_hash(name, sha256.of(key), scopes) end
@@ -36,6 +56,7 @@ function Auth:add_key(name, key, scopes) return self:add_hash(name, sha256.of(ke
 function Auth:load(path)
   local f, err = infile.open(path)
   if not f then return nil, "cannot read the key file: " .. err end
+  self.required = true
   local n = 0
   for line in f:lines() do
     n = n + 1
@@ -76,7 +97,7 @@ end
 function Auth:check(headers, scope, peer, now)
   if scope == "public" then return false end
   peer = peer or "?"
-  if #self.keys == 0 then
+  if not self.required then
     if scope == "admin" and not origin.is_loopback(peer) then
       return nil, 403, "admin routes need a key with the admin scope, or a caller on this machine"
     end

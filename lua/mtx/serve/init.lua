@@ -12,11 +12,11 @@ local log = require("mtx.serve.log")
 local metrics = require("mtx.serve.metrics")
 local models = require("mtx.serve.models")
 local origin = require("mtx.serve.origin")
+local pid_file = require("mtx.pid_file")
 local routes = require("mtx.serve.routes")
 local sched = require("mtx.sched")
 local script = require("mtx.serve.script")
 local telemetry = require("mtx.serve.telemetry")
-local whole_file = require("mtx.whole_file")
 local writes = require("mtx.serve.writes")
 
 local serve = {}
@@ -60,6 +60,10 @@ local function http_options(ctx)
     timeouts = { head_ms = ms(c.head_timeout), body_ms = ms(c.body_timeout), idle_ms = ms(c.idle_timeout), write_ms = ms(c.write_timeout) } }
 end
 
+local function warn_without_keys(ctx)
+  if ctx.auth.required and #ctx.auth.keys == 0 then ctx.log("warn", "the key file holds no key: only public routes answer", { keys_file = ctx.config.keys_file }) end
+end
+
 -- config: config.load's result. deps: {core = module with load(path, options) ->
 -- model (default the C core), log_out, clock}. Gives a context, or nil, message.
 -- ctx: {config, routes, auth, limits, log, metrics, app, http, core, version}
@@ -98,8 +102,9 @@ function serve.new(config, deps)
     local _, failed = require(name).add(ctx)
     if failed then return nil, failed end
   end
-  if not loopback and #a.keys == 0 then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
-  if #a.keys == 0 and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end
+  if not loopback and not a.required then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
+  warn_without_keys(ctx)
+  if not a.required and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end
   ctx.http = http.new(http_options(ctx))
   ctx.reload = function() return serve.reload(ctx) end
   return ctx
@@ -117,10 +122,14 @@ function serve.reload(ctx)
   step("policy", function() return ctx.policy:reload() end)
   step("keys", function()
     local a, message = make_auth(ctx.config)
-    if a then ctx.auth.keys = a.keys end
+    if a then
+      ctx.auth:adopt(a)
+      warn_without_keys(ctx)
+    end
     return a, message
   end)
   if ctx.script then step("script", function() return ctx.script:reload() end) end
+  if ctx.config.trace ~= "" then step("trace", function() return telemetry.open_trace(ctx) end) end
   if failed then return nil, failed end
   return done
 end
@@ -181,7 +190,7 @@ function serve.run(ctx)
   end
   local c = ctx.config
   if c.pid_file ~= "" then
-    local written, reason = whole_file.write(c.pid_file, math.tointeger(uv.os_getpid()) .. "\n", tonumber("644", 8))
+    local written, reason = pid_file.take(c.pid_file)
     if not written then
       io.stderr:write("mtx serve: cannot write the PID file ", c.pid_file, ": ", reason, "\n")
       return 1
@@ -191,7 +200,7 @@ function serve.run(ctx)
   local function on_signal(name)
     if ctx.draining then
       ctx.log("warn", "second signal: ending at once", { signal = name })
-      if c.pid_file ~= "" then os.remove(c.pid_file) end
+      if c.pid_file ~= "" then pid_file.leave(c.pid_file) end
       os.exit(130)
     end
     notify_systemd(ctx, "STOPPING=1")
@@ -222,7 +231,7 @@ function serve.run(ctx)
   collectgarbage("setpause", 400)
   uv.run()
   serve.finish()
-  if c.pid_file ~= "" then os.remove(c.pid_file) end
+  if c.pid_file ~= "" then pid_file.leave(c.pid_file) end
   return 0
 end
 

@@ -2,6 +2,8 @@
 -- Token buckets: requests and model tokens per minute, for each key and for the
 -- whole server. Buckets exist only for configured keys plus one for everybody
 -- without a key, so the map cannot grow with traffic.
+local auth = require("mtx.serve.auth")
+
 local limits = {}
 
 local Bucket = {}
@@ -50,11 +52,12 @@ function Limits:pair(requests, tokens)
 end
 
 local function of_key(self, key)
-  local name = key and key.name or ""
+  local name, own = auth.owner(key), key and key.limits or {}
+  local requests, tokens = own.requests or self.config.key_requests_per_minute, own.tokens or self.config.key_tokens_per_minute
   local p = self.by_key[name]
-  if not p then
-    local own = key and key.limits or {}
-    p = self:pair(own.requests or self.config.key_requests_per_minute, own.tokens or self.config.key_tokens_per_minute)
+  if not p or p.n_requests ~= requests or p.n_tokens ~= tokens then -- new, or a reload has changed its limits
+    p = self:pair(requests, tokens)
+    p.n_requests, p.n_tokens = requests, tokens
     self.by_key[name] = p
   end
   return p

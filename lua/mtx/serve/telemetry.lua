@@ -98,11 +98,16 @@ function telemetry.attach(ctx)
     end
     telemetry.trace(ctx, job, ev)
   end
-  if ctx.config.trace ~= "" then
-    local fd, reason = uv.fs_open(ctx.config.trace, "a", tonumber("644", 8))
-    if not fd then return nil, "cannot write the trace file: " .. reason end
-    ctx.trace_file = fd
-  end
+  return telemetry.open_trace(ctx)
+end
+
+-- Opens the trace file, or a new one after somebody has moved it away. It holds prompts: its owner's alone. -> true | nil, reason
+function telemetry.open_trace(ctx)
+  if ctx.config.trace == "" then return true end
+  local fd, reason = uv.fs_open(ctx.config.trace, "a", tonumber("600", 8))
+  if not fd then return nil, "cannot write the trace file: " .. reason end
+  if ctx.trace_file then uv.fs_close(ctx.trace_file) end
+  ctx.trace_file = fd
   return true
 end
 

@@ -216,7 +216,7 @@ end
 
 -- Keys are looked up again by name: one taken away meanwhile ends its batches.
 local function key_of(ctx, name)
-  if name == "" then return #ctx.auth.keys == 0, nil end
+  if name == "" then return not ctx.auth.required, nil end
   for _, k in ipairs(ctx.auth.keys) do
     if k.name == name then return true, k end
   end
@@ -230,9 +230,6 @@ function Runner:begin(b, run)
   run.err, b.counts.failed = answers.open(self.ctx.files, path .. ".err", done)
   run.exchanges, run.again, run.tries, run.pause, run.resume_at, run.patient = {}, {}, {}, PAUSE_MS, 0, true
   local lines, n, ended = next_line(self, b), 0, false
-  local known
-  known, run.key = key_of(self.ctx, b.key)
-  if not known then run.fault = "the batch's key is no longer known" end
   if not lines then run.fault = "the input file is gone" end
   -- A line to run | nil: none for now.
   local function next_request()
@@ -257,11 +254,19 @@ function Runner:begin(b, run)
       run.timer:stop()
       return
     end
+    local known
+    known, run.key = key_of(self.ctx, b.key) -- it may have been taken away meanwhile
+    if not known then run.fault = run.fault or "the batch's key is no longer known" end
     if not run.cancelled and os.time() > b.expires_at then run.expired = true end
     if run.fault or run.expired then run.cancelled = true end
     while not run.cancelled and n < self.ctx.config.batch_parallel do
       local line = next_request()
       if not line then break end
+      local admitted, wait = self.ctx.limits:admit(run.key) -- a line is a request of its key
+      if not admitted then
+        run.again[#run.again + 1], run.resume_at = line, uv.now() + wait * 1000
+        break
+      end
       n = n + 1
       run_line(self, b, run, line, function() n = n - 1 end)
     end

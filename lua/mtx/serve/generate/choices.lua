@@ -72,7 +72,7 @@ function choices.release(job)
   local ctx, l = job.ctx, job.loaded
   l.jobs[job] = nil
   if job.lora then job.lora:close() end
-  if job.req.request_id and ctx.jobs[job.req.request_id] == job then ctx.jobs[job.req.request_id] = nil end
+  if job.place and ctx.jobs[job.place] == job then ctx.jobs[job.place] = nil end
   if job.req.controlled_as then ctx.controlled[job.req.controlled_as] = nil end
   ctx.n_jobs = ctx.n_jobs - 1
   ctx.pool:release(l, job.req.keep_alive)

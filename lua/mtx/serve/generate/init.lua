@@ -3,6 +3,7 @@
 -- of what the engine then tells. Everything that can fail on the client's account
 -- fails in generate.start, before any event.
 local uv = require("luv")
+local auth = require("mtx.serve.auth")
 local breakers = require("mtx.model.breakers")
 local capabilities = require("mtx.serve.models.capabilities")
 local check = require("mtx.api.check")
@@ -19,7 +20,7 @@ Job.__index = Job
 
 -- A request whose model still loads can be cancelled by its id, and by req.on_wait's taker.
 local function while_loading(ctx, req)
-  local id, stand_in = req.request_id, nil
+  local id, stand_in = req.request_id and auth.own(req.key, req.request_id), nil
   return function(waiter)
     if req.on_wait then req.on_wait(waiter) end
     if not id then return end
@@ -118,7 +119,7 @@ end
 -- Whose prefixes the request may reuse; nil = nobody's.
 local function cache_key(ctx, req)
   if req.no_cache then return nil end
-  return ctx.config.cache_shared and "" or req.key and req.key.name or ""
+  return ctx.config.cache_shared and "" or auth.owner(req.key)
 end
 
 -- Guidance's other prompt; what a resumed choice has behind its own prompt stands behind this one too.
@@ -211,7 +212,7 @@ local function start_once(ctx, req, sink)
     end
   end
   if ctx.script and ctx.script:has("token") and not req.from_script then
-    job.token_hook, req.script_view = true, { model = req.model, key = req.key and req.key.name or "", seed = sampler.seed }
+    job.token_hook, req.script_view = true, { model = req.model, key = auth.owner(req.key), seed = sampler.seed }
   end
   ctx.pool:hold(loaded)
   ctx.n_jobs = ctx.n_jobs + 1
@@ -237,7 +238,10 @@ local function start_once(ctx, req, sink)
     choices.release(job)
     error(err, 0)
   end
-  if req.request_id then ctx.jobs[req.request_id] = job end
+  if req.request_id then
+    job.place = auth.own(req.key, req.request_id)
+    ctx.jobs[job.place] = job
+  end
   if req.controlled_as then ctx.controlled[req.controlled_as] = job end -- the next round of a tool loop
   ctx.policy:changed(loaded, "arrive")
   return job

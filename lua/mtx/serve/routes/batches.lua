@@ -2,6 +2,7 @@
 -- /v1/batches (OpenAI's batch objects over stored files) and /v1/batch_jobs, the
 -- same under OxiLLaMa's name, with the output at hand.
 local answer = require("mtx.serve.answer")
+local auth = require("mtx.serve.auth")
 local batches = require("mtx.serve.files.batches")
 local check = require("mtx.api.check")
 local files = require("mtx.serve.routes.files")
@@ -19,7 +20,7 @@ function M.object(b)
   return o
 end
 
-local function mine(x, b) return b.key == (x.key and x.key.name or "") end
+local function mine(x, b) return b.key == auth.owner(x.key) end
 
 local function find(ctx, x)
   if not ctx.batches then check.fail(501, "files and batches are switched off; start with --files-dir DIR") end
@@ -44,7 +45,7 @@ local function create(ctx)
     if files.find(ctx, x, id).purpose ~= "batch" then check.fail(400, "the file's purpose is not batch", { param = "input_file_id" }) end
     local route = ctx.routes:match("POST", endpoint)
     if x.key and not x.key.scopes[route.scope] then check.fail(403, "this key may not call " .. endpoint) end
-    local b, fault = ctx.batches:create({ endpoint = endpoint, input_file_id = id, completion_window = window, metadata = metadata, key = x.key and x.key.name or "" })
+    local b, fault = ctx.batches:create({ endpoint = endpoint, input_file_id = id, completion_window = window, metadata = metadata, key = auth.owner(x.key) })
     if not b then error(fault, 0) end
     x:send(200, wire.encode(M.object(b)))
   end

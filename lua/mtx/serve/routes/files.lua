@@ -2,6 +2,7 @@
 -- /v1/files: upload (multipart, straight to disk), list, read, delete. Off until a
 -- folder is named (--files-dir); a file belongs to the key that sent it.
 local uv = require("luv")
+local auth = require("mtx.serve.auth")
 local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
 local filestore = require("mtx.serve.files.store")
@@ -20,7 +21,7 @@ end
 
 local function off() check.fail(501, "files and batches are switched off; start with --files-dir DIR") end
 
-local function key_of(x) return x.key and x.key.name or "" end
+local function key_of(x) return auth.owner(x.key) end
 
 -- The file of this id that x may see, or a 404.
 function M.find(ctx, x, id)

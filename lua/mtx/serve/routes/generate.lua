@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- Generating routes of Ollama's and OpenAI's dialects.
 local answer = require("mtx.serve.answer")
+local auth = require("mtx.serve.auth")
 local check = require("mtx.api.check")
 local generate = require("mtx.serve.generate")
 local ids = require("mtx.ids")
@@ -42,7 +43,7 @@ local function control(ctx)
     check.one_of(body, "action", { "reasoning_end" })
     if not check.get(body, "action") then check.fail(400, "action is required: reasoning_end", { param = "action" }) end
     local job = ctx.controlled[id]
-    if not job or job.req.key ~= x.key then check.fail(404, "no running reply has this id; it must have been started with reasoning_control") end
+    if not job or auth.owner(job.req.key) ~= auth.owner(x.key) then check.fail(404, "no running reply has this id; it must have been started with reasoning_control") end
     local mark = ctx.closing(job.loaded)
     local n = mark and resume.end_thoughts(job, mark) or 0
     x:send(200, wire.encode({ success = n > 0, message = n == 0 and "the reply is not thinking now" or nil }))
@@ -52,8 +53,8 @@ end
 -- Load, unload and cancel by id: requests without a prompt.
 local function ollama_only(ctx, x, req)
   if req.request_id and req.only == "unload" then -- cancel one reply; an unknown id is harmless
-    local job = ctx.jobs[req.request_id]
-    if job and job.req.key == x.key then job:cancel() end
+    local job = ctx.jobs[auth.own(x.key, req.request_id)]
+    if job then job:cancel() end
     return x:send(200, "{}")
   end
   local entry, message = ctx.catalog:find(req.model)

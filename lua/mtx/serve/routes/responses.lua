@@ -3,6 +3,7 @@
 -- bounded in number and age and belong to the key that made them: for any other
 -- key they do not exist.
 local answer = require("mtx.serve.answer")
+local auth = require("mtx.serve.auth")
 local check = require("mtx.api.check")
 local files = require("mtx.serve.routes.files")
 local ids = require("mtx.ids")
@@ -45,7 +46,7 @@ end
 function Store:get(id, key)
   self:trim()
   local e = self.by_id[id]
-  if not e or e.key ~= (key and key.name) then check.fail(404, "response '" .. wire.clean(id):sub(1, 80) .. "' not found") end
+  if not e or e.key ~= auth.owner(key) then check.fail(404, "response '" .. wire.clean(id):sub(1, 80) .. "' not found") end
   return e
 end
 
@@ -89,7 +90,7 @@ local function create(ctx, store)
     local writer, entry
     local job = answer.run(ctx, x, req, function(job)
       writer = reply.writer(req, { id = "resp_" .. ids.random(32), created = os.time(), model = req.model ~= "" and req.model or job.loaded.name })
-      entry = { id = writer.meta.id, key = x.key and x.key.name, messages = req.history, input = req.input, job = job,
+      entry = { id = writer.meta.id, key = auth.owner(x.key), messages = req.history, input = req.input, job = job,
         object = { id = writer.meta.id, object = "response", status = "in_progress", created_at = writer.meta.created, model = writer.meta.model, output = wire.list() } }
       if req.store then store:put(entry) end
       return writer
@@ -131,7 +132,7 @@ function M.add(ctx)
       local e = store.order[i]
       if store.by_id[e.id] == e then order[#order + 1] = e end
     end
-    files.page(x, order, function(e) return e.key == (x.key and x.key.name) end, function(e) return e.object end)
+    files.page(x, order, function(e) return e.key == auth.owner(x.key) end, function(e) return e.object end)
   end)
   route("GET", "/v1/responses/:id", function(x) x:send(200, wire.encode(store:get(x.params.id, x.key).object)) end)
   route("DELETE", "/v1/responses/:id", function(x)

@@ -3,6 +3,7 @@
 -- X-Conversation-Id goes on when its client is lost, and can be read again from
 -- any byte. A conversation belongs to the key that made it; there is no listing.
 local answer = require("mtx.serve.answer")
+local auth = require("mtx.serve.auth")
 local check = require("mtx.api.check")
 local replay = require("mtx.http.replay")
 local routes = require("mtx.serve.routes")
@@ -12,7 +13,7 @@ local M = {}
 
 local MAX_ID, MAX_IDS = 256, 256
 
-local function place(x, id) return (x.key and x.key.name or "") .. "\0" .. id end
+local function place(x, id) return auth.own(x.key, id) end
 
 -- The stream that keeps x's answer, or nil: not asked for, or no room.
 local function keep(ctx, store)

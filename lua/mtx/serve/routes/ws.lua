@@ -59,12 +59,16 @@ local function event(s, id, ev, result, job)
 end
 
 local function cancel(s, frame)
-  local id = check.get(frame, "id") or check.get(frame, "request_id")
-  local job = s.jobs[label(id)]
-  if job then job:cancel() end
+  local id, by = check.get(frame, "id"), check.get(frame, "request_id")
+  local reply = s.jobs[label(id ~= nil and id or by)]
+  for _, r in pairs(s.jobs) do
+    if id == nil and by ~= nil and r.request_id == by then reply = r end
+  end
+  if reply then reply.cancel() end
 end
 
 local function start(s, frame)
+  if not s.ctx.auth:still(s.x.key, "infer") then return s:close(1008, "this key is no longer accepted") end
   local id = check.get(frame, "id")
   if id ~= nil and type(id) ~= "string" and type(id) ~= "number" then check.fail(400, "id must be a string or a number") end
   if s.jobs[label(id)] then check.fail(400, "a reply with this id is running") end
@@ -78,7 +82,7 @@ local function start(s, frame)
   local collect, job = answer.collector(), nil
   s.n = s.n + 1
   req.on_wait = function(waiter) -- its model loads
-    s.jobs[label(id)] = waiter and { cancel = function() waiter.leave(check.fault(499, "request canceled")) end }
+    s.jobs[label(id)] = waiter and { request_id = req.request_id, cancel = function() waiter.leave(check.fault(499, "request canceled")) end }
   end
   local started, fault = check.try(generate.start, s.ctx, req, function(ev)
     if ev.kind == "done" then collect.add(ev) end
@@ -89,7 +93,7 @@ local function start(s, frame)
     error(fault, 0)
   end
   job = started
-  s.jobs[label(id)] = job
+  s.jobs[label(id)] = { request_id = req.request_id, cancel = function() job:cancel() end }
 end
 
 local function on_text(s, text)
@@ -107,7 +111,7 @@ end
 local function on_bytes(s, bytes)
   if not bytes then
     s.closed = true
-    for _, job in pairs(s.jobs) do job:cancel() end
+    for _, reply in pairs(s.jobs) do reply.cancel() end
     return
   end
   s.reader:feed(bytes)

@@ -27,6 +27,7 @@
 -- and locals of the file live as long as the request. logits is a tensor (index =
 -- id + 1), -inf marks what a grammar forbids; history lists prompt and generated ids.
 local uv = require("luv")
+local auth = require("mtx.serve.auth")
 local check = require("mtx.api.check")
 local environment = require("mtx.serve.script.environment")
 local json = require("mtx.json")
@@ -171,7 +172,7 @@ function Script:has(hook) return self.state.hooks[hook] ~= nil end
 local function view(req)
   return { dialect = req.dialect, task = req.task, model = req.model, messages = req.messages, prompt = req.prompt or (req.prompts and req.prompts[1]),
     max_tokens = req.max_tokens ~= math.huge and req.max_tokens or nil, sampler = req.sampler, stop = req.stop, think = req.think, stream = req.stream,
-    key = req.key and req.key.name or "", n = req.n }
+    key = auth.owner(req.key), n = req.n }
 end
 
 function Script:request(req)
@@ -266,7 +267,7 @@ end
 -- Runs a route's function; mtx.generate and mtx.fetch suspend it until the answer is there.
 function Script:serve(x, f)
   local q = { method = x.req.method, path = x.req.path, params = x.params or {}, query = routes.query(x.req.query), body = x.body,
-    json = json.decode(x.body), key = x.key and x.key.name or "" }
+    json = json.decode(x.body), key = auth.owner(x.key) }
   local task = sandbox.task(f)
   local function step(...)
     local r = table.pack(task:resume(...))
