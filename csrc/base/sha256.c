@@ -3,6 +3,7 @@
 #include "base/sha256.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -83,18 +84,31 @@ void mtx_sha256_hex(const mtx_sha256 *s, char hex[65]) {
   hex[64] = 0;
 }
 
-mtx_code mtx_sha256_file(const char *path, char hex[65], mtx_err *err) {
+mtx_code mtx_sha256_range(mtx_sha256 *s, const char *path, uint64_t offset, uint64_t n, uint64_t *n_read, mtx_err *err) {
   FILE *f = fopen(path, "rb");
   if (!f)
     return mtx_fail_at(err, errno == ENOENT ? MTX_ENOTFOUND : MTX_EIO, path, NULL, 0, "cannot open the file: %s", strerror(errno));
-  mtx_sha256 s;
   uint8_t buf[32768];
-  size_t n;
-  mtx_sha256_init(&s);
-  while ((n = fread(buf, 1, sizeof buf, f)) > 0) mtx_sha256_update(&s, buf, n);
-  mtx_code code = MTX_OK;
-  if (ferror(f)) code = mtx_fail_at(err, MTX_EIO, path, NULL, s.n_bytes, "cannot read the file: %s", strerror(errno));
-  else mtx_sha256_hex(&s, hex);
+  uint64_t done = 0;
+  bool bad = fseeko(f, (off_t)offset, SEEK_SET) != 0;
+  while (!bad && done < n) {
+    size_t want = n - done < sizeof buf ? (size_t)(n - done) : sizeof buf, got = fread(buf, 1, want, f);
+    mtx_sha256_update(s, buf, got);
+    done += got;
+    bad = ferror(f);
+    if (got < want) break;
+  }
+  mtx_code code = bad ? mtx_fail_at(err, MTX_EIO, path, NULL, offset + done, "cannot read the file: %s", strerror(errno)) : MTX_OK;
   fclose(f);
+  *n_read = done;
+  return code;
+}
+
+mtx_code mtx_sha256_file(const char *path, char hex[65], mtx_err *err) {
+  mtx_sha256 s;
+  uint64_t n;
+  mtx_sha256_init(&s);
+  mtx_code code = mtx_sha256_range(&s, path, 0, UINT64_MAX, &n, err);
+  if (!code) mtx_sha256_hex(&s, hex);
   return code;
 }

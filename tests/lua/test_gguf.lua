@@ -28,6 +28,22 @@ function TestSha256.test_file()
   lu.assertEquals(code, "notfound")
 end
 
+function TestSha256.test_parts_of_a_file_on_a_thread()
+  local text = read("LICENSE")
+  local sum = core.sha256.new():update("before ")
+  lu.assertEquals(sum:start("LICENSE", 5, 100):take(), 100)
+  lu.assertEquals(sum:hex(), core.sha256.of("before " .. text:sub(6, 105)))
+  lu.assertEquals(sum:start("LICENSE", 105, 1 << 40):take(), #text - 105)
+  lu.assertEquals(sum:hex(), core.sha256.of("before " .. text:sub(6)))
+  lu.assertEquals(sum:start("LICENSE", 1 << 40, 10):take(), 0)
+  local r, message, code = sum:start("no/such/file", 0, 1):take()
+  lu.assertNil(r)
+  lu.assertStrContains(message, "no/such/file")
+  lu.assertEquals(code, "notfound")
+  lu.assertEquals(sum:hex(), core.sha256.of("before " .. text:sub(6)))
+  lu.assertErrorMsgContains("negative", sum.start, sum, "LICENSE", -1, 1)
+end
+
 TestGgufRead = {}
 
 local MODEL = "build/golden/arch/llama.gguf"

@@ -376,6 +376,9 @@ function matcher:close() end
 ---@class mtx.sha256
 local sha256 = {}
 function sha256:update(bytes) end
+---Takes up to n bytes of a file from `offset` (from 0) on, on a thread; they count once the task has been taken.
+---@return mtx.task of how many bytes there were
+function sha256:start(path, offset, n) end
 function sha256:hex() end
 
 return core
