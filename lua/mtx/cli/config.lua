@@ -12,10 +12,10 @@ Prints each option of the server, its value, its source (default, the config
 file, an environment variable or a flag) and what it means. Takes the same
 options as `mtx serve`. Keys are not shown.]]
 
-local SECRET = { api_key = true, admin_key = true }
+local SECRET = { api_key = true, admin_key = true, hub_token = true }
 
 local function text_of(name, v)
-  if SECRET[name] then return #v > 0 and ("(" .. #v .. " set)") or "" end
+  if SECRET[name] then return type(v) == "table" and #v > 0 and "(" .. #v .. " set)" or #v > 0 and "(set)" or "" end
   if type(v) == "table" then return table.concat(v, ",") end
   if v == math.huge then return "-1" end
   return tostring(v)

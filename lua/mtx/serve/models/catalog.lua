@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: MIT
 -- What models there are: the models folder is scanned in place (nothing is
--- copied), plus manifests written by create and copy. One bad file never hides
--- the others.
+-- copied), plus manifests written by create and copy, plus what was pulled. One bad
+-- file never hides the others.
 local uv = require("luv")
 local json = require("mtx.json")
 local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
+local pulls = require("mtx.pull.store")
 local whole_file = require("mtx.whole_file")
 
 local catalog = {}
@@ -21,7 +22,7 @@ function catalog.new(options)
   -- Absolute: manifests name files by path and must hold from any folder.
   local dir = uv.fs_realpath(options.dir) or options.dir
   return setmetatable({ dir = dir:gsub("(.)/+$", "%1"), describe = options.describe, sha256 = options.sha256, clock = options.clock,
-    entries = {}, order = {}, info = {} }, Catalog)
+    entries = {}, order = {}, info = {}, claimed = {} }, Catalog)
 end
 
 local function add(self, entry)
@@ -83,6 +84,7 @@ local function walk(self, dir, relative, depth)
       kind = s and s.type
     end
     if name:sub(1, 1) == "." then -- hidden: ours or somebody's private files
+    elseif self.claimed[path] then -- pulled: listed under the name that it was pulled by
     elseif kind == "directory" then
       local config, stat = uv.fs_stat(path .. "/config.json"), uv.fs_stat(path)
       local size = config and weight_bytes(path)
@@ -132,6 +134,40 @@ local function read_manifests(self)
   end
 end
 
+-- Pulled models whose files are all there. Their files and folders are then no models of their own.
+local function read_pins(self)
+  local store = pulls.new(self.dir)
+  for _, pin in ipairs(store:pins()) do
+    local path, size = store:path(pin.from), 0
+    local stat = store:intact(pin) and uv.fs_stat(path)
+    if stat then
+      for _, f in ipairs(pin.files) do
+        size = size + f.size
+        self.claimed[store:path(f.path)] = true
+      end
+      self.claimed[path] = true
+      local manifest = json.is_object(pin.modelfile) and pin.modelfile or nil
+      if manifest then manifest.from = path end
+      add(self, { name = pin.model.full, key = pin.model.key, path = path, size = size, modified = stat.mtime.sec, folder = pin.folder, pin = pin, manifest = manifest })
+    end
+  end
+end
+
+-- Pulls that have not come to their end: {{name, key, size, total}}.
+function Catalog:partials() return pulls.new(self.dir):partials() end
+
+-- Removes one of them. -> its name | nil, why not (nil: there is none)
+function Catalog:remove_partial(text)
+  local parsed, store = names.parse(text), pulls.new(self.dir)
+  for _, p in ipairs(parsed and store:partials() or {}) do
+    if p.key == parsed.key then
+      local pid = store:puller(p.key)
+      if pid then return nil, p.name .. " is being pulled by process " .. pid .. "; end that first" end
+      if store:drop_partial(p.key) then return p.name end
+    end
+  end
+end
+
 -- A manifest's FROM is a path or the name of another entry; follows names, not in circles.
 local function resolve(self, entry, seen)
   if entry.path then return true end
@@ -162,8 +198,9 @@ end
 function Catalog:refresh(force)
   local now = self.clock()
   if not force and self.scanned and now - self.scanned < 1 then return end
-  self.scanned, self.entries, self.order = now, {}, {}
+  self.scanned, self.entries, self.order, self.claimed = now, {}, {}, {}
   read_manifests(self)
+  read_pins(self)
   walk(self, self.dir, "", 1)
   local good = {}
   for _, e in ipairs(self.order) do
@@ -228,10 +265,12 @@ function Catalog:store(name, m)
   return ok, reason
 end
 
--- Removes a model: its manifest, or its file(s) when it is a plain file in the folder.
+-- Removes a model: its manifest, or its file(s) when it is a plain file in the folder or was pulled.
 function Catalog:remove(entry)
   local ok, message
-  if entry.manifest_path or entry.modelfile_path then
+  if entry.pin then
+    ok, message = pulls.new(self.dir):remove(entry.pin)
+  elseif entry.manifest_path or entry.modelfile_path then
     ok, message = os.remove(entry.manifest_path or entry.modelfile_path)
   elseif entry.folder then
     return nil, "a model folder is not removed by the server; delete " .. entry.name .. " by hand"
