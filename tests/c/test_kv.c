@@ -144,6 +144,33 @@ static void test_snapshots(void) {
   mtx_kv_close(kv);
 }
 
+// What one sequence left behind is in no page and no state that another gets.
+static void test_nothing_is_left_for_the_next(void) {
+  mtx_kv_layout l = layout_make(2, 70, 64);
+  mtx_kv *kv;
+  CHECK(mtx_kv_open(&kv, &l, 8 * P, 1, NULL) == MTX_OK);
+  int64_t n_bytes = 0, n_left = 0;
+  for (int round = 0; round < 3; round++) {
+    int s;
+    CHECK(mtx_kv_seq_new(kv, &s, NULL) == MTX_OK && mtx_kv_seq_reserve(kv, s, 8 * P, NULL) == MTX_OK);
+    for (int g = 0; g < l.n_groups; g++) {
+      for (int64_t i = 0; i < 8; i++) {
+        uint8_t *page = mtx_kv_seq_pages(kv, s, g)[i];
+        size_t n = mtx_kv_get_layout(kv)->page_bytes[g];
+        for (size_t k = 0; k < n; k++) n_bytes++, n_left += page[k] != 0;
+        memset(page, 0xEE, n);
+      }
+    }
+    uint8_t *state = mtx_kv_seq_state(kv, s);
+    for (size_t k = 0; k < l.state_bytes; k++) n_bytes++, n_left += state[k] != 0;
+    memset(state, 0xEE, l.state_bytes);
+    if (round == 1) mtx_kv_seq_truncate(kv, s, 0);
+    mtx_kv_seq_free(kv, s);
+  }
+  CHECK(n_bytes > 3 * 16 * P && n_left == 0, "%lld of %lld bytes were left", (long long)n_left, (long long)n_bytes);
+  mtx_kv_close(kv);
+}
+
 static void test_layout(void) {
   mtx_kv_layout l = layout_make(1, 0, 0);
   for (int t = 0; t < MTX_KV_N_TYPES; t++) {
@@ -182,6 +209,7 @@ int main(void) {
   test_share_and_copy();
   test_window();
   test_snapshots();
+  test_nothing_is_left_for_the_next();
   mtx_kv_layout plain_l = layout_make(1, 0, 0), window_l = layout_make(2, 70, 0), hybrid_l = layout_make(1, 0, 8),
                 all_l = layout_make(2, 33, 8);
   mtx_kv_layout pure = {.type = MTX_KV_F16, .state_bytes = 8};

@@ -49,6 +49,7 @@ def openai_chat():
     same(r.choices[0].message.content, "Hello there")
     assert r.choices[0].finish_reason in ("stop", "length")
     assert r.usage.total_tokens == r.usage.prompt_tokens + r.usage.completion_tokens
+    assert r._request_id.startswith("req_")
 
 
 @test
@@ -332,7 +333,7 @@ def ollama_abort_frees_the_engine():
 def anthropic_messages():
     r = ant.messages.create(model=chat_model, max_tokens=24, extra_body={"temperature": 0}, messages=say("Hello there"), system="Be brief.")
     same(r.content[0].text, "Hello there")
-    assert r.stop_reason in ("end_turn", "max_tokens") and r.usage.output_tokens > 0
+    assert r.stop_reason in ("end_turn", "max_tokens") and r.usage.output_tokens > 0 and r._request_id.startswith("req_")
     with ant.messages.stream(model=chat_model, max_tokens=24, extra_body={"temperature": 0}, messages=say("Hello there"), system="Be brief.") as s:
         text = "".join(s.text_stream)
         final = s.get_final_message()

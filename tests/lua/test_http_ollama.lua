@@ -108,6 +108,33 @@ function TestChat:test_options_and_their_errors()
   end
 end
 
+-- What means nothing here is said in the reply's header, and once in the log.
+function TestChat:test_unknown_options()
+  fixture.stop(ctx)
+  local log
+  ctx, _, log = fixture.start_logged({ log_level = "warn" })
+  port = ctx.port
+  local function ask(path, options)
+    local body = { model = path == "/api/embed" and "minilm" or "tiny", stream = false, options = options }
+    body[path == "/api/chat" and "messages" or path == "/api/embed" and "input" or "prompt"] = path == "/api/chat" and user("x") or "x"
+    return post(path, body)
+  end
+  local r = ask("/api/chat", { temperatur = 1, n = 2, top_k = 1, ["x\r\nX-Evil: 1"] = 1 })
+  lu.assertEquals({ r.status, r.headers["x-mtx-warning"], r.headers["x-evil"] }, { 200, "options ignored: n, temperatur, x??X-Evil??1", nil })
+  lu.assertEquals(#log, 3)
+  lu.assertStrContains(log[2], "an unknown option is ignored")
+  lu.assertStrContains(log[2], "option=temperatur")
+  lu.assertEquals(ask("/api/generate", { temperatur = 1 }).headers["x-mtx-warning"], "options ignored: temperatur")
+  lu.assertEquals(ask("/api/embed", { temperatur = 1 }).headers["x-mtx-warning"], "options ignored: temperatur")
+  lu.assertEquals(#log, 3)
+  for i = 1, 300 do ask("/api/generate", { ["made_up_" .. i] = 1 }) end
+  lu.assertEquals(#log, 256)
+  local all = { num_keep = 1, seed = 1, num_predict = 1, top_k = 1, top_p = 1, min_p = 0, typical_p = 1, repeat_last_n = 1, temperature = 1, repeat_penalty = 1, presence_penalty = 1,
+    frequency_penalty = 1, stop = { "a" }, num_ctx = 512, num_batch = 1, num_gpu = 0, main_gpu = 0, use_mmap = true, num_thread = 1, draft_num_predict = 4, ignore_eos = false,
+    logit_bias = { ["5"] = 1 }, mirostat = 0, dry_multiplier = 0, cfg_scale = 1, negative_prompt = "", priority = 1, sampler_options = json.object() }
+  lu.assertNil(ask("/api/generate", all).headers["x-mtx-warning"])
+end
+
 function TestChat:test_bad_requests()
   for _, c in ipairs({ { {}, 400 }, { { model = "nope", messages = user("x") }, 404 }, { { model = "tiny", messages = { { role = "king", content = "x" } } }, 400 },
     { { model = "tiny", messages = "x" }, 400 }, { { model = "tiny", messages = user("x"), think = "lots" }, 400 }, { { model = "tiny", messages = user("x"), format = "xml" }, 400 },

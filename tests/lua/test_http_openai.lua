@@ -40,6 +40,29 @@ function TestChat:test_whole_reply()
   lu.assertNotNil(j.timings.predicted_n)
 end
 
+-- By which the log's line is found, in whole and streamed answers and errors, under the names that clients read.
+function TestChat:test_every_answer_has_an_id()
+  fixture.stop(ctx)
+  local log
+  ctx, _, log = fixture.start_logged({ log_level = "info" })
+  port = ctx.port
+  local seen = {}
+  for _, c in ipairs({ { "/v1/chat/completions", {}, 200 }, { "/v1/chat/completions", { stream = true }, 200 }, { "/v1/chat/completions", { model = "nope" }, 404 },
+    { "/v1/messages", { max_tokens = 5 }, 200, "request-id" }, { "/v1/messages", { max_tokens = 5, model = "nope" }, 404, "request-id" }, { "/api/chat", {}, 200 } }) do
+    local body = { model = "tiny", messages = { { role = "user", content = "@say{a}" } } }
+    for k, v in pairs(c[2]) do body[k] = v end
+    local r = client.request(port, "POST", c[1], body)
+    local id = r.headers["x-request-id"]
+    lu.assertEquals(r.status, c[3])
+    lu.assertStrMatches(id, "req_%w+")
+    lu.assertEquals(r.headers["request-id"], c[4] and id or nil)
+    lu.assertNil(seen[id])
+    seen[id] = true
+    lu.assertStrContains(table.concat(log), "id=" .. id)
+  end
+  lu.assertNil(client.request(port, "GET", "/health").headers["x-request-id"]) -- what is asked all the time is not logged
+end
+
 function TestChat:test_stream_order_and_usage()
   local r = chat({ messages = user("@say{One two three}"), stream = true, stream_options = { include_usage = true } })
   lu.assertStrContains(r.headers["content-type"], "text/event-stream")

@@ -32,6 +32,18 @@ local function typed(o, names, kind, ok)
   end
 end
 
+-- The keys of options that mean something here, filled in at the end.
+local KNOWN = {}
+
+local function unknown(o)
+  local out = {}
+  for k in pairs(o) do
+    if not KNOWN[k] then out[#out + 1] = tostring(k):gsub("[^%w_.%-]", "?"):sub(1, 40) end
+  end
+  table.sort(out)
+  return out[1] and table.move(out, 1, math.min(#out, 16), 1, {})
+end
+
 -- body.options -> fields of the request; types first, in Ollama's words.
 function ollama.options(body, r)
   local o = check.object(body, "options")
@@ -40,6 +52,7 @@ function ollama.options(body, r)
     r.sampler, r.n_keep = {}, 4
     return r
   end
+  r.unknown_options = unknown(o)
   typed(o, INTEGERS, "integer", function(v) return type(v) == "number" and math.tointeger(v) ~= nil end)
   typed(o, NUMBERS, "float32", function(v) return type(v) == "number" end)
   typed(o, BOOLEANS, "boolean", function(v) return type(v) == "boolean" end)
@@ -210,5 +223,8 @@ function ollama.embeddings(body)
   local r = { dialect = "ollama", model = model, keep_alive = ollama.keep_alive(body), truncate = true, inputs = prompt ~= "" and { prompt } or {} }
   return ollama.options(body, r)
 end
+
+-- What is read is known: the readers are asked once, by a table that notes their questions.
+ollama.options({ options = setmetatable({}, { __index = function(_, k) KNOWN[k] = true end }) }, {})
 
 return ollama

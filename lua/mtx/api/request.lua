@@ -34,6 +34,7 @@
 --   merge_turns    chat: neighbouring turns of one role become one
 --   return_progress, timings, reasoning_control  llama-server's: progress events; events carry `usage` (what it cost
 --                  so far: n_prompt, n_cached, n_generated, prefill_ms, decode_ms); thoughts can be ended by order
+--   unknown_options  nil, or names in Ollama's options that mean nothing here (cleaned, sorted)
 --   num_ctx, truncate, priority, deadline_ms, cache_key, request_id, ignore_eos
 --   lora           nil = the server's choice | list of {name or id (from 0), scale}: the LoRA adapters, all others are off
 --

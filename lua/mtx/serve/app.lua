@@ -30,15 +30,22 @@ function app.new(ctx)
   return self
 end
 
+-- The request's id, by which its log line is found, goes out under the name that the dialect's clients read.
+local function name(x, dialect)
+  if x.id then return end
+  x.id = ids.request()
+  x:header("X-Request-Id", x.id)
+  if dialect == "anthropic" then x:header("request-id", x.id) end
+end
+
 -- Answers a Fault in the dialect of the route.
 function App:fail(x, fault)
   if x.gone or x.status then return end
   local dialect = x.route and x.route.dialect or routes.dialect_of(x.req.path)
-  x.id = x.id or ids.request()
+  name(x, dialect)
   local status, body = errors.of(dialect, fault, x.id)
   if fault.retry_after or status == 429 or status == 503 or status == 529 then x:header("Retry-After", fault.retry_after or 1) end
   if status == 401 then x:header("WWW-Authenticate", "Bearer") end
-  x:header("X-Request-Id", x.id)
   x.fault = fault.message
   x:send(status, wire.encode(body))
 end
@@ -96,6 +103,7 @@ function App:head(x)
     return self:refuse(x, 404, "no such route: " .. wire.clean(req.path):sub(1, 200))
   end
   x.route, x.params = route, params
+  if not route.quiet then name(x, route.dialect) end
   if route.scope ~= "public" then
     local key, status, message = ctx.auth:check(req.headers, route.scope, x.conn.peer, ctx.clock())
     if key == nil then return self:refuse(x, status, message) end

@@ -33,9 +33,26 @@ local function while_loading(ctx, req)
   end
 end
 
+-- Names that clients may make up: so many are remembered, and none twice in the log.
+local MAX_TOLD = 256
+
+-- Ollama's options that mean nothing here are said in the reply's header, and once in the log.
+local function tell_unknown(ctx, req)
+  local names = req.unknown_options
+  if not names then return end
+  req.warning, req.unknown_options = "options ignored: " .. table.concat(names, ", ") .. (req.warning and "; " .. req.warning or ""), nil
+  local told = ctx.told_options
+  for _, name in ipairs(names) do
+    if not told.names[name] and told.n < MAX_TOLD then
+      told.names[name], told.n = true, told.n + 1
+      ctx.log("warn", "an unknown option is ignored", { option = name, model = req.model })
+    end
+  end
+end
+
 -- Finds the model and waits for it to load; 404 or 400 when it is not there or cannot
 -- do the task. deadline_ms: from now, or nil. Sets req.n_ctx, the context of this request, and req.warning when
--- that is less than it asked for. -> loaded model, ms waited
+-- that is less than it asked for, or it asked for what is not known. -> loaded model, ms waited
 function generate.model(ctx, req, wanted, deadline_ms)
   local name = req.model
   if name == "" then name = ctx.default_model(wanted or req.inputs and "embedding") or "" end
@@ -54,6 +71,7 @@ function generate.model(ctx, req, wanted, deadline_ms)
       or ": the model was trained with no more")
     ctx.log("warn", "a smaller context than asked for", { model = loaded.name, num_ctx = req.num_ctx, context = loaded.n_ctx })
   end
+  tell_unknown(ctx, req)
   if not loaded.can then
     local m = entry.manifest
     loaded.template = (m and m.template) or loaded.info.chat_template

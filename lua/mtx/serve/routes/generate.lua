@@ -99,7 +99,7 @@ end
 
 function M.add(ctx)
   local r = ctx.routes
-  ctx.jobs, ctx.controlled, ctx.n_jobs = {}, {}, 0
+  ctx.jobs, ctx.controlled, ctx.n_jobs, ctx.told_options = {}, {}, 0, { names = {}, n = 0 }
   r:add("POST", "/v1/chat/completions", { scope = "infer", dialect = "openai", resumable = true, handler = openai_route(ctx, openai.chat, openai_reply.chat, "chatcmpl-") })
   r:add("POST", "/v1/chat/completions/control", { scope = "infer", dialect = "openai", handler = control(ctx) })
   r:add("POST", "/v1/completions", { scope = "infer", dialect = "openai", handler = openai_route(ctx, openai.completions, openai_reply.text, "cmpl-") })
