@@ -29,14 +29,9 @@ static int l_engine_open(lua_State *L) {
                        .max_rows = (int)mtx_opt_integer(L, 2, "max_rows", 0),
                        .n_threads = (int)mtx_opt_integer(L, 2, "threads", 0),
                        .kv_tokens = mtx_opt_integer(L, 2, "kv_tokens", 0),
-                       .cache_bytes = (uint64_t)mtx_opt_integer(L, 2, "cache_bytes", 0),
-                       .kv_type = MTX_KV_F16};
-  const char *kv = mtx_opt_string(L, 2, "kv_type", NULL);
+                       .cache_bytes = (uint64_t)mtx_opt_integer(L, 2, "cache_bytes", 0)};
   mtx_err err;
-  if (kv && !mtx_kv_type_parse(kv, &o.kv_type)) {
-    mtx_fail(&err, MTX_EINVAL, "no KV cache type is called '%s' (f32, f16, bf16, q8_0)", kv);
-    return mtx_bind_fail(L, &err);
-  }
+  if (mtx_opt_kv_type(L, 2, &o.kv_type, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   mtx_bind_engine *h = lua_newuserdatauv(L, sizeof *h, 1);
   *h = (mtx_bind_engine){0};
   luaL_setmetatable(L, TYPE);

@@ -62,7 +62,13 @@ static int function_field(lua_State *L, int idx, const char *name) {
   return 0;
 }
 
-// open(path or mtx.gguf (which moves into the model) [, {threads, no_memory_check, progress = f(done, total), warn = f(line)}]) -> model
+mtx_code mtx_bind_model_opts(lua_State *L, int idx, mtx_model_opts *o, mtx_err *err) {
+  *o = (mtx_model_opts){.n_threads = (int)mtx_opt_integer(L, idx, "threads", 0), .no_memory_check = mtx_opt_bool(L, idx, "no_memory_check", false),
+                        .n_ctx = mtx_opt_integer(L, idx, "ctx", 0)};
+  return mtx_opt_kv_type(L, idx, &o->kv_type, err);
+}
+
+// open(path or mtx.gguf (which moves into the model) [, {threads, no_memory_check, ctx and kv_type (what memory must suffice for), progress = f(done, total), warn = f(line)}]) -> model
 static int l_model_open(lua_State *L) {
   bool opened = mtx_bind_test_gguf(L, 1);
   const char *path = opened ? NULL : luaL_checkstring(L, 1);
@@ -73,10 +79,11 @@ static int l_model_open(lua_State *L) {
   }
   luaL_checktype(L, 2, LUA_TTABLE);
   callbacks c = {L, function_field(L, 2, "progress"), function_field(L, 2, "warn")};
-  mtx_model_opts o = {.n_threads = (int)mtx_opt_integer(L, 2, "threads", 0), .no_memory_check = mtx_opt_bool(L, 2, "no_memory_check", false),
-                      .progress = c.progress ? on_progress : NULL, .warn = c.warn ? on_warn : NULL, .user = &c};
-  mtx_bind_model *h = mtx_bind_push_model(L);
+  mtx_model_opts o;
   mtx_err err;
+  if (mtx_bind_model_opts(L, 2, &o, &err) != MTX_OK) return mtx_bind_fail(L, &err);
+  o.progress = c.progress ? on_progress : NULL, o.warn = c.warn ? on_warn : NULL, o.user = &c;
+  mtx_bind_model *h = mtx_bind_push_model(L);
   mtx_gguf *file;
   if (!opened && mtx_gguf_open(&file, path, 0, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   if (opened) file = mtx_bind_take_gguf(L, 1);
@@ -97,6 +104,7 @@ mtx_code mtx_bind_model_load(mtx_bind_model *h, mtx_gguf *file, const mtx_model_
     h->model = NULL;
     return code;
   }
+  h->no_tok = *err;
   char line[1024];
   mtx_err_format(err, line, (int)sizeof line);
   if (o->warn) o->warn(o->user, line);
@@ -168,9 +176,10 @@ static int l_model_tostring(lua_State *L) {
   return 1;
 }
 
-// tokenizer() -> mtx.core tokenizer handle, or nil when the file holds no vocabulary.
+// tokenizer() -> mtx.core tokenizer handle | nil, message, code when the file holds no vocabulary that can be read.
 static int l_model_tokenizer(lua_State *L) {
-  mtx_bind_check_model(L, 1);
+  const mtx_bind_model *h = mtx_bind_check_model(L, 1);
+  if (!h->tok) return mtx_bind_fail(L, &h->no_tok);
   lua_getiuservalue(L, 1, 1);
   return 1;
 }

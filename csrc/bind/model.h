@@ -11,13 +11,16 @@
 
 typedef struct mtx_bind_model {
   mtx_model *model;       // NULL once closed
-  mtx_tok *tok;           // NULL when the file holds no vocabulary mtx can read
+  mtx_tok *tok;           // NULL when the file holds no vocabulary mtx can read:
+  mtx_err no_tok;         // why
   mtx_vocab_trie *trie;   // built with the first grammar
   int n_users;            // engines and tasks: it is not closed before them
 } mtx_bind_model;
 
 // The open model at stack index idx; raises when it is none or closed.
 mtx_bind_model *mtx_bind_check_model(lua_State *L, int idx);
+// Options of opening a model in the table at idx: threads, no_memory_check, ctx, kv_type.
+mtx_code mtx_bind_model_opts(lua_State *L, int idx, mtx_model_opts *o, mtx_err *err);
 // Makes a model and its vocabulary of the opened file, which it owns from then on, also when it fails; into an
 // empty handle, on any thread. A file without a vocabulary mtx can read gives a warning and leaves tok NULL.
 mtx_code mtx_bind_model_load(mtx_bind_model *h, mtx_gguf *file, const mtx_model_opts *o, mtx_err *err);

@@ -46,6 +46,13 @@ const char *mtx_opt_string(lua_State *L, int idx, const char *name, size_t *len)
   return s;
 }
 
+mtx_code mtx_opt_kv_type(lua_State *L, int idx, mtx_kv_type *out, mtx_err *err) {
+  *out = MTX_KV_F16;
+  const char *name = mtx_opt_string(L, idx, "kv_type", NULL);
+  if (!name || mtx_kv_type_parse(name, out)) return MTX_OK;
+  return mtx_fail(err, MTX_EINVAL, "no KV cache type is called '%s' (f32, f16, bf16, q8_0)", name);
+}
+
 void *mtx_scratch(lua_State *L, size_t n) { return lua_newuserdatauv(L, n ? n : 1, 0); }
 
 const int32_t *mtx_check_ids(lua_State *L, int idx, int64_t *n) {

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "kv/kv.h"
 #include "sample/sample.h"
 
 int64_t mtx_opt_integer(lua_State *L, int idx, const char *name, int64_t def);
@@ -16,6 +17,8 @@ double mtx_opt_number(lua_State *L, int idx, const char *name, double def);
 bool mtx_opt_bool(lua_State *L, int idx, const char *name, bool def);
 // Borrowed while the table holds it; NULL when absent.
 const char *mtx_opt_string(lua_State *L, int idx, const char *name, size_t *len);
+// The field kv_type, MTX_KV_F16 when absent. MTX_EINVAL.
+mtx_code mtx_opt_kv_type(lua_State *L, int idx, mtx_kv_type *out, mtx_err *err);
 
 // Pushes a userdata of n bytes: scratch memory that survives an error raised later.
 void *mtx_scratch(lua_State *L, size_t n);

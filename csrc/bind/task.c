@@ -112,11 +112,13 @@ static int run(lua_State *L, task *t) {
   return mtx_bind_fail(L, &t->err);
 }
 
-// start(path [, {threads, no_memory_check}]) -> task whose take() gives the model. Instead of a path: {code = text of a
+// start(path [, {threads, no_memory_check, ctx, kv_type}]) -> task whose take() gives the model. Instead of a path: {code = text of a
 // chunk, args = {texts}} that gives an mtx.gguf in a Lua state of the task's own.
 int mtx_bind_task_load(lua_State *L) {
   const char *path = lua_istable(L, 1) ? NULL : luaL_checkstring(L, 1);
-  mtx_model_opts o = {.n_threads = (int)mtx_opt_integer(L, 2, "threads", 0), .no_memory_check = mtx_opt_bool(L, 2, "no_memory_check", false)};
+  mtx_model_opts o;
+  mtx_err err;
+  if (mtx_bind_model_opts(L, 2, &o, &err) != MTX_OK) return mtx_bind_fail(L, &err);
   task *t = push_task(L);
   o.progress = on_progress, o.warn = on_warn, o.user = t, o.stop = &t->stop;
   t->opts = o;

@@ -33,7 +33,7 @@ static uint64_t token_bytes(const mtx_kv_layout *l) {  // of groups without a wi
 static mtx_code open_context(mtx_engine *e, mtx_err *err) {
   mtx_engine_opts *o = &e->opts;
   const mtx_model_info *info = mtx_model_get_info(e->model);
-  if (!o->n_ctx) o->n_ctx = info->n_ctx_train > 0 && info->n_ctx_train < 4096 ? info->n_ctx_train : 4096;
+  if (!o->n_ctx) o->n_ctx = mtx_model_context(info->n_ctx_train);
   mtx_kv_layout layout = *mtx_model_kv_layout(e->model);
   layout.type = o->kv_type;
   int64_t kv_tokens = o->kv_tokens;

@@ -53,6 +53,9 @@ typedef struct mtx_kv_layout {
 
 // Fills the sizes and offsets from type, groups and heads. MTX_EINVAL, MTX_ELIMIT.
 mtx_code mtx_kv_layout_fill(mtx_kv_layout *l, mtx_err *err);
+// Bytes that one sequence of n_tokens takes in a filled layout: its pages (of a window's group those the window
+// reaches) and its state. UINT64_MAX when no 64 bits hold it.
+uint64_t mtx_kv_seq_bytes(const mtx_kv_layout *l, int64_t n_tokens);
 // The first token a row at position n sees in a group, 0 without a window.
 int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n);
 

@@ -58,6 +58,16 @@ mtx_code mtx_kv_layout_fill(mtx_kv_layout *l, mtx_err *err) {
   return MTX_OK;
 }
 
+uint64_t mtx_kv_seq_bytes(const mtx_kv_layout *l, int64_t n_tokens) {
+  uint64_t sum = l->state_bytes, bytes;
+  for (int g = 0; g < l->n_groups; g++) {
+    int64_t n_pages = (n_tokens + MTX_PAGE_TOKENS - 1) / MTX_PAGE_TOKENS, w = l->window[g];
+    if (w && w / MTX_PAGE_TOKENS + 2 < n_pages) n_pages = w / MTX_PAGE_TOKENS + 2;  // at both ends a page in part
+    if (__builtin_mul_overflow((uint64_t)n_pages, l->page_bytes[g], &bytes) || __builtin_add_overflow(sum, bytes, &sum)) return UINT64_MAX;
+  }
+  return sum;
+}
+
 int64_t mtx_kv_window_start(const mtx_kv_layout *l, int group, int64_t n) {
   int64_t w = l->window[group];
   return w && n - w + 1 > 0 ? n - w + 1 : 0;

@@ -56,12 +56,22 @@ static mtx_code find_arch(const mtx_gguf *f, const mtx_arch **out, mtx_err *err)
   return mtx_fail_at(err, MTX_EUNSUPPORTED, mtx_gguf_path(f), "general.architecture", 0, "mtx does not know the architecture '%s' (it knows %d; README, \"What works\", lists them)", text, n_known);
 }
 
-static mtx_code check_memory(const mtx_gguf *f, uint64_t need, mtx_err *err) {
-  uint64_t free_bytes = mtx_free_memory(), want = need + need / 5;
+int64_t mtx_model_context(int32_t n_ctx_train) { return n_ctx_train > 0 && n_ctx_train < 4096 ? n_ctx_train : 4096; }
+
+// Weights and the context of one sequence; further sequences take pages only while they run.
+static mtx_code check_memory(const mtx_model *m, uint64_t weights, int32_t n_ctx_train, const mtx_model_opts *opts, mtx_err *err) {
+  mtx_kv_layout layout = m->plan->kv;
+  layout.type = opts ? opts->kv_type : MTX_KV_F16;
+  mtx_code code = mtx_kv_layout_fill(&layout, err);
+  if (code) return code;
+  int64_t n_ctx = opts && opts->n_ctx > 0 ? opts->n_ctx : mtx_model_context(n_ctx_train);
+  uint64_t free_bytes = mtx_free_memory(), kv = mtx_kv_seq_bytes(&layout, n_ctx), need, want;
+  if (__builtin_add_overflow(weights, kv, &need) || __builtin_add_overflow(need, need / 5, &want)) want = UINT64_MAX;
   if (free_bytes == 0 || want <= free_bytes) return MTX_OK;
-  return mtx_fail_at(err, MTX_ENOMEM, mtx_gguf_path(f), NULL, 0,
-                     "the weights need %llu bytes (%llu with a margin of 1.2), %llu are free; close other programs or use a smaller quantisation",
-                     (unsigned long long)need, (unsigned long long)want, (unsigned long long)free_bytes);
+  return mtx_fail_at(err, MTX_ENOMEM, mtx_gguf_path(m->file), NULL, 0,
+                     "the weights need %llu bytes and %lld tokens of context %llu (together %llu with a margin of 1.2), %llu are free; close other "
+                     "programs or use a smaller %s", (unsigned long long)weights, (long long)n_ctx, (unsigned long long)kv, (unsigned long long)want,
+                     (unsigned long long)free_bytes, weights + weights / 5 > free_bytes ? "quantisation" : "context or KV type");
 }
 
 static void fill_info(mtx_model *m, const mtx_hparams *h) {
@@ -126,7 +136,7 @@ mtx_code mtx_model_open_file(mtx_model **out, mtx_gguf *file, const mtx_model_op
   if (code) goto fail;
   warn_unused(&unused);
   if ((code = mtx_pack_size(m->plan, &bytes, err))) goto fail;
-  if (!(opts && opts->no_memory_check) && (code = check_memory(m->file, bytes, err))) goto fail;
+  if (!(opts && opts->no_memory_check) && (code = check_memory(m, bytes, h->n_ctx_train, opts, err))) goto fail;
   int n_threads = opts && opts->n_threads > 0 ? opts->n_threads : mtx_usable_cores();
   if ((code = mtx_pack_weights(m->plan, m->file, opts, n_threads, &m->packed, err))) goto fail;
   if ((code = mtx_gguf_check(m->file, err))) goto fail;

@@ -21,6 +21,8 @@ typedef struct mtx_model mtx_model;
 typedef struct mtx_model_opts {
   int n_threads;           // 0 = usable cores
   bool no_memory_check;    // load even when memory looks too small
+  int64_t n_ctx;           // tokens of context that memory must suffice for beside the weights; 0 = mtx_model_context's choice
+  mtx_kv_type kv_type;     // in this form
   // Called from time to time while weights are packed, done of total bytes; may be NULL.
   void (*progress)(void *user, uint64_t done, uint64_t total);
   void *user;
@@ -46,6 +48,8 @@ typedef struct mtx_model_info {
   int32_t n_embed;         // width of an embedding: of the hidden state, or of an encoder's row; 0 = neither
 } mtx_model_info;
 
+// The context of a model when nobody asks for one: what it was trained with, at most 4096 tokens.
+int64_t mtx_model_context(int32_t n_ctx_train);
 const mtx_model_info *mtx_model_get_info(const mtx_model *m);
 // Differs for every model that this process opens, unlike its address.
 uint64_t mtx_model_id(const mtx_model *m);

@@ -37,11 +37,11 @@ function core.sampler(options, n_vocab) end
 
 core.model = {}
 ---Opens a model: the path of a GGUF file, or an mtx.gguf, which is closed then. Options: threads, no_memory_check,
----progress(done, total), warn(line).
+---ctx and kv_type (the context that memory must suffice for), progress(done, total), warn(line).
 ---@return mtx.model|nil, string?, string?
 function core.model.open(path, options) end
 ---The same on a thread of its own. Instead of a path: {code = text of a chunk, args = {texts}} that gives an mtx.gguf
----in a Lua state of the thread's own. Options: threads, no_memory_check.
+---in a Lua state of the thread's own. Options: threads, no_memory_check, ctx, kv_type.
 ---@return mtx.task|nil, string?, string?
 function core.model.start(path, options) end
 ---Closes a model and its engine; their memory is given back on a thread of its own.
@@ -171,7 +171,7 @@ function sampler:close() end
 ---@class mtx.model
 local model = {}
 function model:info() end
----@return mtx.tokenizer?
+---@return mtx.tokenizer|nil, string?, string?
 function model:tokenizer() end
 ---A LoRA adapter of this model. Options: no_memory_check.
 ---@return mtx.adapter|nil, string?, string?

@@ -20,7 +20,8 @@ local model = {}
 
 -- -> model | nil, message, code when its adapters (opts.lora) cannot be had
 local function new(handle, opts)
-  local self = setmetatable({ handle = handle, opts = opts, tok = handle:tokenizer() }, Model)
+  local self = setmetatable({ handle = handle, opts = opts }, Model)
+  self.tok, self.no_tok = handle:tokenizer() -- nil, why not
   if opts.lora == nil then return self end
   local ok, set, message, code = pcall(adapters.set, self, opts.lora)
   if ok and set then
@@ -46,7 +47,7 @@ function model.load(path, opts)
   if not file then return nil, message, code end
   local handle
   handle, message, code = core.model.open(file, {
-    threads = opts.threads, no_memory_check = opts.no_memory_check, progress = opts.progress, warn = opts.warn,
+    threads = opts.threads, no_memory_check = opts.no_memory_check, ctx = opts.ctx, kv_type = opts.kv_type, progress = opts.progress, warn = opts.warn,
   })
   if not handle then return nil, message, code end
   return new(handle, opts)
@@ -57,14 +58,16 @@ function model.start(path, opts)
   opts = opts or {}
   check_load("mtx.start_load", path, opts)
   if opts.cpu then core.model.cpu(opts.cpu) end
-  local task, message, code = core.model.start(source.for_thread(path), { threads = opts.threads, no_memory_check = opts.no_memory_check })
+  local task, message, code = core.model.start(source.for_thread(path), {
+    threads = opts.threads, no_memory_check = opts.no_memory_check, ctx = opts.ctx, kv_type = opts.kv_type,
+  })
   if not task then return nil, message, code end
   return loading.new(task, opts, new)
 end
 
-local NO_VOCABULARY = "this model has no tokenizer that mtx can read; a session takes token ids and gives logits"
 local function vocabulary(self)
-  if not self.tok then misuse(NO_VOCABULARY) end
+  if self.closed then misuse("the model is closed") end
+  if not self.tok then misuse(self.no_tok) end
   return self.tok
 end
 
@@ -129,7 +132,7 @@ end
 -- model:tokenize(text [, {add_special = true, parse_special = false, spans}]) -> ids | nil, message, code
 function Model:tokenize(text, opts)
   if self.closed then misuse("the model is closed") end
-  if not self.tok then return nil, NO_VOCABULARY, "unsupported" end
+  if not self.tok then return nil, self.no_tok, "unsupported" end
   return self.tok:encode(text, opts or { add_special = true })
 end
 
@@ -147,7 +150,8 @@ function Model:is_eog(id) return vocabulary(self):is_eog(id) end
 function Model:apply_template(messages, opts)
   opts = opts or {}
   local render = require("mtx.chat.render")
-  if not self.tok then return nil, NO_VOCABULARY, "unsupported" end
+  if self.closed then misuse("the model is closed") end
+  if not self.tok then return nil, self.no_tok, "unsupported" end
   local special = self.tok:special()
   local function text_of(id) return id and id >= 0 and self.tok:piece(id) or "" end
   if not self.renderer then
