@@ -209,6 +209,39 @@ function TestModel:test_errors_are_values()
   lu.assertIsString(kind)
 end
 
+-- Weights and the context asked for must fit, with a margin; nothing is read before that is known.
+function TestModel:test_a_context_beyond_memory_is_refused_before_loading()
+  for _, f in ipairs({ mtx.load, function(...) return assert(mtx.start_load(...)):take() end }) do
+    for kv_type, per_token in pairs({ f16 = 23040, f32 = 46080 }) do
+      local n = core.model.free_memory() // per_token * 2
+      local model, message, code = f(SMOL, { ctx = n, kv_type = kv_type, progress = f == mtx.load and function() error("weights are read") end or nil })
+      lu.assertEquals({ model, code }, { nil, "nomem" })
+      local needed, free = message:match("^" .. SMOL:gsub("%p", "%%%0") .. ": the weights need %d+ bytes and " .. n .. " tokens of context (%d+) .*, (%d+) are free; .* a smaller context or KV type$")
+      lu.assertTrue(math.abs(tonumber(needed) - n * per_token) <= 32 * per_token and tonumber(free) < tonumber(needed), message)
+    end
+  end
+end
+
+-- What is known of the file's own words is what the error says.
+function TestModel:test_an_unknown_pre_tokenizer_is_named()
+  local path = temp.path(".gguf")
+  local from = assert(core.gguf.open(SMOL))
+  assert(core.gguf.write({ path = path, from = from, kv = { { key = "tokenizer.ggml.pre", type = "string", value = "zigzag" } } }))
+  from:close()
+  local model = assert(mtx.load(path, { ctx = 64 }))
+  os.remove(path)
+  local says = path .. ": tokenizer.ggml.pre: unknown pre-tokenizer 'zigzag'; a newer mtx may know it"
+  for _, f in ipairs({ function() return model:tokenize("x") end, function() return model:generate({ prompt = "x" }) end,
+    function() return model:generate({ messages = { { role = "user", content = "x" } } }) end, function() return model:embed({ "x" }) end }) do
+    lu.assertEquals({ f() }, { nil, says, "unsupported" })
+  end
+  lu.assertErrorMsgContains(says, model.piece, model, 1)
+  local session <close> = assert(model:session())
+  lu.assertEquals(#assert(session:eval({ 1, 2 })), 49152) -- ids work
+  session:close()
+  model:close()
+end
+
 -- The error names the line of the script, wherever in the library it is found.
 function TestModel:test_misuse_names_the_callers_line()
   local line = debug.getinfo(1, "l").currentline
@@ -324,6 +357,47 @@ end
 
 TestStubs = {}
 
+-- real and stubs: sets of names, which must be the same.
+local function same_names(what, real, stubs)
+  for name in pairs(real) do lu.assertTrue(stubs[name], what .. ": no stub of " .. name) end
+  for name in pairs(stubs) do lu.assertTrue(real[name], what .. ": a stub of nothing: " .. name) end
+end
+
+local function text_of(path)
+  local file <close> = assert(io.open(path))
+  return file:read("a")
+end
+
+-- What `require "mtx"` gives: functions, methods, and the fields of every table that a call takes.
+function TestStubs:test_the_lua_api_has_a_stub_and_the_reverse()
+  local fields = require("mtx.model.fields")
+  local text = text_of("lua/mtx/meta/mtx.lua")
+  local real, stubs = {}, {}
+  for name, v in pairs(mtx) do real["mtx." .. name] = type(v) == "function" or nil end
+  local model = assert(mtx.load(SMOL, { ctx = 64 }))
+  local stream, loading = assert(model:stream({ prompt = "x", max_tokens = 1 })), assert(mtx.start_load(SMOL))
+  for class, value in pairs({ Model = model, Stream = stream, Loading = loading }) do
+    for name in pairs(getmetatable(value).__index) do
+      if name:sub(1, 2) ~= "__" then real[class .. ":" .. name] = true end
+    end
+  end
+  for name in text:gmatch("\nfunction ([%w_%.:]+)%(") do stubs[name] = true end
+  same_names("functions", real, stubs)
+  local result = assert(stream:result())
+  loading:take():close()
+  model:close()
+  for class, known in pairs({ LoadOptions = fields.LOAD.set, Request = fields.REQUEST.set, BeamRequest = fields.BEAM.set }) do
+    stubs = {}
+    local own = text:match("%-%-%-@class mtx%." .. class .. "[^\n]*\n(.-)\n\n")
+    if class == "Request" then own = own .. "\n" .. text:match("%-%-%-@class mtx%.SamplerOptions\n(.-)\n\n") end
+    for name in own:gmatch("%-%-%-@field ([%w_]+)") do stubs[name] = true end
+    same_names(class, known, stubs)
+  end
+  local described = text:match("%-%-%-@class mtx%.Result\n(.-)\n\n")
+  for name in pairs(result) do lu.assertStrContains(described, "@field " .. name) end
+  for name in pairs(result.timings) do lu.assertStrContains(described, name .. ": ") end
+end
+
 function TestStubs:test_every_function_has_a_stub_and_the_reverse()
   local real, stubs = {}, {}
   for name, v in pairs(core) do
@@ -338,11 +412,8 @@ function TestStubs:test_every_function_has_a_stub_and_the_reverse()
     local meta = registry["mtx." .. class]
     for f in pairs(meta.methods or meta.__index) do real[class .. ":" .. f] = true end
   end
-  local file = assert(io.open("lua/mtx/meta/core.lua"))
-  for name in file:read("a"):gmatch("\nfunction ([%w_%.:]+)%(") do stubs[name] = true end
-  file:close()
-  for name in pairs(real) do lu.assertTrue(stubs[name], "no stub of " .. name) end
-  for name in pairs(stubs) do lu.assertTrue(real[name], "a stub of nothing: " .. name) end
+  for name in text_of("lua/mtx/meta/core.lua"):gmatch("\nfunction ([%w_%.:]+)%(") do stubs[name] = true end
+  same_names("core", real, stubs)
 end
 
 TestExamples = {}
