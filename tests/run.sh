@@ -50,7 +50,7 @@ for t in tests/lua/test_*.lua; do
   [ -e "$t" ] && [ "$TESTS" = all ] || continue
   run "${t#tests/}" "$BUILD/mtx" tests/lua/run.lua "$t"
 done
-for t in tests/http/test_*.sh tests/install/test_*.sh; do
+for t in tests/http/test_*.sh tests/tty/test_*.sh tests/install/test_*.sh; do
   [ -e "$t" ] && [ "$TESTS" = all ] || continue
   run "${t#tests/}" sh "$t"
 done

@@ -20,7 +20,8 @@ local HELP = [[
 /load FILE        read one back
 /help             this list
 /bye              leave (or Ctrl-D)
-A line ending in \ goes on; """ starts and ends a block. Ctrl-C stops an answer.]]
+A line ending in \ goes on; """ starts and ends a block; a pasted text is one
+message. Ctrl-C stops an answer.]]
 
 local function say(text) io.stdout:write(term.paint(text, "dim"), "\n") end
 

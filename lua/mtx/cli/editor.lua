@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- A line editor for interactive commands: history, cursor keys, completion.
+-- A line editor for interactive commands: history, cursor keys, completion; a pasted text is one input, whatever its lines.
 --
 -- On a terminal it reads raw bytes through luv; elsewhere it reads plain lines, so
 -- that a pipe or a test drives the same code path above it.
 local infile = require("mtx.infile")
+local term = require("mtx.cli.term")
 local uv = require("luv")
 
 local editor = {}
@@ -13,7 +14,7 @@ editor.__index = editor
 -- candidates (optional).
 function editor.new(opts)
   local self = setmetatable({ lines = {}, complete = opts and opts.complete, path = opts and opts.history }, editor)
-  self.tty = uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty"
+  self.tty = uv.guess_handle(0) == "tty" and uv.guess_handle(1) == "tty" and os.getenv("TERM") ~= "dumb"
   local file = self.path and infile.open(self.path)
   if file then
     for line in file:lines() do self.lines[#self.lines + 1] = line end
@@ -44,13 +45,25 @@ local function next_char(text, at)
   return math.min(at, #text)
 end
 
-local function cells(text) return utf8.len(text) or #text end
+local function move(n, letter) return n > 0 and ("\27[%d%s"):format(n, letter) or "" end
 
+-- Writes prompt and text over what was drawn last, over as many rows as it takes; s.row is the cursor's, from the prompt's.
 local function draw(s)
-  local back = cells(s.text:sub(s.at + 1))
-  io.stdout:write("\r", s.prompt, s.text, "\27[K")
-  if back > 0 then io.stdout:write(("\27[%dD"):format(back)) end
+  local columns = math.max(s.columns(), 8)
+  local row, col = term.place(s.prompt, columns, 0, 0)
+  local at_row, at_col = term.place(s.text:sub(1, s.at), columns, row, col)
+  local last_row, last_col = term.place(s.text, columns, row, col)
+  local full = last_row > 0 and last_col == 0 and s.text:sub(-1) ~= "\n" -- a terminal wraps only before the next character
+  io.stdout:write(move(s.row or 0, "A"), "\r\27[J", s.prompt, s.text, full and "\r\n" or "", move(last_row - at_row, "A"), "\r", move(at_col, "C"))
   io.stdout:flush()
+  s.row = at_row
+end
+
+-- Leaves the rows of the input behind.
+local function finish(s)
+  s.at = #s.text
+  draw(s)
+  io.stdout:write("\n")
 end
 
 local function insert(s, bytes)
@@ -82,7 +95,12 @@ local function complete(self, s)
     while c:sub(1, #common) ~= common do common = common:sub(1, -2) end
   end
   if #common > #word then return insert(s, common:sub(#word + 1)) end
-  if #found > 1 then io.stdout:write("\r\n", table.concat(found, "  "), "\r\n") end
+  if #found > 1 then
+    local at = s.at
+    finish(s)
+    io.stdout:write(table.concat(found, "  "), "\r\n")
+    s.at, s.row = at, 0
+  end
 end
 
 local KEYS = {
@@ -96,7 +114,10 @@ local KEYS = {
   ["\127"] = function(_, s) if s.at > 0 then cut(s, prev_char(s.text, s.at), s.at) end end,
   ["\8"] = function(_, s) if s.at > 0 then cut(s, prev_char(s.text, s.at), s.at) end end,
   ["\9"] = complete,
-  ["\12"] = function() io.stdout:write("\27[H\27[2J") end,
+  ["\12"] = function(_, s)
+    io.stdout:write("\27[H\27[2J")
+    s.row = 0
+  end,
   ["\16"] = function(self, s) recall(self, s, -1) end,
   ["\14"] = function(self, s) recall(self, s, 1) end,
   ["\27[A"] = function(self, s) recall(self, s, -1) end,
@@ -108,21 +129,50 @@ local KEYS = {
   ["\27[3~"] = function(_, s) if s.at < #s.text then cut(s, s.at, next_char(s.text, s.at)) end end,
 }
 
+-- What a terminal says around a pasted text once it was asked to, so that its line ends are no Enter keys.
+local ASK_PASTE, NO_PASTE, PASTE, PASTED = "\27[?2004h", "\27[?2004l", "\27[200~", "\27[201~"
+
+-- Takes what is there of a pasted text.
+local function paste(s)
+  local to = s.pending:find(PASTED, 1, true)
+  local text = s.pending:sub(1, to and to - 1 or -#PASTED) -- the mark may be cut,
+  if not to then text = text:match("^(.-)\r?$") end -- and so may a line's end
+  insert(s, (text:gsub("\r\n?", "\n"):gsub("[\0-\8\11-\31\127]", "")))
+  s.pending = s.pending:sub(#text + 1 + (to and #PASTED or 0))
+  s.pasting = not to
+end
+
+-- Bytes of a character by its first byte.
+local function char_bytes(first) return first < 0xC2 and 1 or first < 0xE0 and 2 or first < 0xF0 and 3 or 4 end
+
+-- The key that the bytes begin with; nil while it is not there whole.
+local function next_key(bytes)
+  local escape = bytes:match("^\27%[[%d;]*[%a~]")
+  if escape or bytes:find("^\27%[?[%d;]*$") then return escape end
+  local n = char_bytes(bytes:byte())
+  return #bytes >= n and bytes:sub(1, n) or nil
+end
+
 -- Takes bytes as they come; sets s.done to "line", "end" or "interrupt".
 local function feed(self, s, bytes)
   s.pending = s.pending .. bytes
   while s.pending ~= "" and not s.done do
-    local key = s.pending:match("^\27%[[%d;]*[%a~]") or (not s.pending:match("^\27%[?[%d;]*$") and s.pending:match("^" .. utf8.charpattern))
-    if not key or key == "" then
-      if #s.pending > 8 then s.pending = s.pending:sub(2) else break end
+    if s.pasting then
+      paste(s)
+      if s.pending == "" or s.pasting then return end
+    end
+    local key = next_key(s.pending)
+    if not key then
+      if #s.pending > 16 then s.pending = s.pending:sub(2) else break end
     else
       s.pending = s.pending:sub(#key + 1)
       if key == "\r" or key == "\n" then s.done = "line"
       elseif key == "\3" then s.done = "interrupt"
+      elseif key == PASTE then s.pasting = true
       elseif key == "\4" then
         if s.text == "" then s.done = "end" else KEYS["\27[3~"](self, s) end
       elseif KEYS[key] then KEYS[key](self, s)
-      elseif key:byte() >= 32 then insert(s, key) end
+      elseif utf8.len(key) and key:byte() >= 32 then insert(s, key) end
     end
   end
 end
@@ -131,21 +181,24 @@ local function read_tty(self, prompt)
   local s = { prompt = prompt, text = "", at = 0, pending = self.rest or "", index = #self.lines + 1 }
   local tty = uv.new_tty(0, true)
   tty:set_mode(1)
+  s.columns = function() return tty:get_winsize() or 80 end
   self.rest = nil
+  io.stdout:write(ASK_PASTE)
   draw(s)
   feed(self, s, "")
   tty:read_start(function(err, bytes)
     if err or not bytes then s.done = "end" else feed(self, s, bytes) end
-    draw(s)
-    if s.done then uv.stop() end
+    if s.done then uv.stop() else draw(s) end
   end)
   while not s.done do uv.run("default") end
   tty:read_stop()
+  finish(s)
+  io.stdout:write(NO_PASTE)
+  io.stdout:flush()
   tty:set_mode(0)
   tty:close()
   uv.run("nowait")
   self.rest = s.pending
-  io.stdout:write("\n")
   return s.done == "line" and s.text or nil, s.done
 end
 

@@ -20,9 +20,36 @@ function term.paint(text, colour, fd)
   return "\27[" .. CODES[colour] .. "m" .. text .. "\27[0m"
 end
 
--- Columns of the terminal, 80 when unknown.
-function term.width()
-  return tonumber(os.getenv("COLUMNS")) or 80
+-- Code points that take two columns (East Asian wide, most emoji), and none (marks that join the character before), as
+-- Unicode's EastAsianWidth.txt and terminals have it; first and last of each range.
+local WIDE = { 0x1100, 0x115F, 0x231A, 0x231B, 0x2E80, 0x303E, 0x3041, 0x4DBF, 0x4E00, 0xA4CF, 0xA960, 0xA97F, 0xAC00, 0xD7A3, 0xF900, 0xFAFF,
+  0xFE30, 0xFE6F, 0xFF00, 0xFF60, 0xFFE0, 0xFFE6, 0x1F300, 0x1F64F, 0x1F680, 0x1F6FF, 0x1F900, 0x1F9FF, 0x20000, 0x3FFFD }
+local NONE = { 0x300, 0x36F, 0x200B, 0x200F, 0x20D0, 0x20FF, 0xFE00, 0xFE0F, 0xFE20, 0xFE2F, 0xE0100, 0xE01EF }
+
+local function within(ranges, code)
+  for i = 1, #ranges, 2 do
+    if code >= ranges[i] and code <= ranges[i + 1] then return true end
+  end
+  return false
+end
+
+-- Where a terminal of `columns` stands after a text that begins at row, col (from 0). Colour codes take no room, a full
+-- row goes on in the next one. -> row, col
+function term.place(text, columns, row, col)
+  for char in text:gsub("\27%[[%d;]*m", ""):gmatch(utf8.charpattern) do
+    if char == "\n" then
+      row, col = row + 1, 0
+    elseif char == "\t" then
+      col = math.min((col // 8 + 1) * 8, columns - 1)
+    else
+      local code = #char == 1 and 0x20 or utf8.len(char) and utf8.codepoint(char) or 0x20
+      local width = within(NONE, code) and 0 or within(WIDE, code) and 2 or 1
+      if col + width > columns then row, col = row + 1, 0 end
+      col = col + width
+    end
+  end
+  if col >= columns then return row + 1, 0 end
+  return row, col
 end
 
 -- A progress bar on stderr: bar(done, total); bar(nil) removes it. Draws nothing
