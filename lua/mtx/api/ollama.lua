@@ -13,7 +13,7 @@ local get, fail = check.get, check.fail
 function ollama.keep_alive(body)
   local v = get(body, "keep_alive")
   if v == nil then return nil end
-  local s = duration.parse(v)
+  local s = v ~= math.huge and duration.parse(v) -- 1e400 in JSON
   if not s then
     if type(v) == "string" then fail(400, "keep_alive: invalid duration " .. string.format("%q", v:sub(1, 40)) .. "; use forms such as 5m, 1h30m or a number of seconds") end
     fail(400, "keep_alive must be a number of seconds or a duration string")
@@ -49,7 +49,7 @@ function ollama.options(body, r)
   local o = check.object(body, "options")
   r.lora = request.lora(body)
   if not o then
-    r.sampler, r.n_keep = {}, 4
+    r.sampler = {}
     return r
   end
   r.unknown_options = unknown(o)
@@ -67,8 +67,8 @@ function ollama.options(body, r)
   r.sampler = request.sampler(o)
   r.sampler.logit_bias = request.logit_bias(o)
   local n = check.integer(o, "num_predict")
-  if n and n >= 0 then r.max_tokens = n end -- -1 and -2: up to the context
-  r.n_keep = check.integer(o, "num_keep") or 4
+  if n then r.max_tokens = n >= 0 and n or math.huge end -- -1 and -2: up to the context
+  r.n_keep = check.integer(o, "num_keep")
   r.num_ctx = check.integer(o, "num_ctx", 0)
   if r.num_ctx == 0 then r.num_ctx = nil end
   r.ignore_eos = get(o, "ignore_eos")

@@ -11,7 +11,8 @@ local local_models = {}
 function local_models.open(command, args, n_words)
   local c, words = options.read(command, args, n_words)
   if not c then return nil, words end
-  local cat = catalog.new({ dir = c.values.models_dir, describe = models.describe, sha256 = core.sha256, clock = os.clock })
+  local cat = catalog.new({ dir = c.values.models_dir, describe = models.describe, sha256 = core.sha256, clock = os.clock,
+    warn = function(path, message) io.stderr:write("mtx ", command.name, ": ", path, ": ", message, "\n") end })
   return cat, words
 end
 

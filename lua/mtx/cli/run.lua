@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx run MODEL [PROMPT]`: one answer, or a chat.
 local args = require("mtx.cli.args")
+local model_settings = require("mtx.serve.models.settings")
 local named = require("mtx.cli.named")
 local open = require("mtx.cli.open")
 local sampling = require("mtx.cli.sampling")
@@ -123,15 +124,11 @@ local function settings(values, manifest)
   manifest = manifest or {}
   values.system = values.system or manifest.system
   values.first_turns = manifest.messages or {}
-  for name, value in pairs(manifest.parameters or {}) do
-    if name == "stop" then
-      if #(values.stop or {}) == 0 then values.stop = value end
-    elseif name == "num_predict" then
-      values.n = values.n or value >= 0 and value or nil
-    elseif name ~= "num_ctx" then -- which open.model takes
-      sampler[name] = value
-    end
-  end
+  local own, message = model_settings.read(manifest.parameters)
+  if not own then return nil, message end
+  if #(values.stop or {}) == 0 then values.stop = own.stop end
+  values.n = values.n or own.max_tokens ~= math.huge and own.max_tokens or nil
+  for name, value in pairs(own.sampler) do sampler[name] = value end
   return sampling.table(values, sampler)
 end
 

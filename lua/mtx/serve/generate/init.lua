@@ -11,6 +11,7 @@ local choices = require("mtx.serve.generate.choices")
 local prompt = require("mtx.serve.generate.prompt")
 local request = require("mtx.api.request")
 local resume = require("mtx.serve.generate.resume")
+local settings = require("mtx.serve.models.settings")
 local toolloop = require("mtx.serve.generate.toolloop")
 
 local generate = {}
@@ -74,7 +75,9 @@ function generate.model(ctx, req, wanted, deadline_ms)
   tell_unknown(ctx, req)
   if not loaded.can then
     local m = entry.manifest
-    loaded.template = (m and m.template) or loaded.info.chat_template
+    local own, why = settings.read(m and m.parameters)
+    if not own then check.fail(400, '"' .. loaded.name .. '": ' .. why) end
+    loaded.own, loaded.template = own, (m and m.template) or loaded.info.chat_template
     loaded.can = capabilities.of(loaded.info, loaded.template)
     if not loaded.template and loaded.can.completion and ctx.fallback_template then
       loaded.template = ctx.fallback_template(loaded)
@@ -104,11 +107,8 @@ end
 local function sampler_of(loaded, req)
   local s = {}
   for k, v in pairs(request.SAMPLER_DEFAULTS[req.dialect]) do s[k] = v end
-  local m = loaded.entry.manifest
-  for _, from in ipairs({ loaded.info.sampling or {}, m and m.parameters or {}, req.sampler or {} }) do
-    for k, v in pairs(from) do
-      if k ~= "stop" and k ~= "num_ctx" and k ~= "num_predict" then s[k] = v end
-    end
+  for _, from in ipairs({ loaded.info.sampling or {}, loaded.own.sampler, req.sampler or {} }) do
+    for k, v in pairs(from) do s[k] = v end
   end
   if s.logit_bias then
     local bias, n_vocab = {}, loaded.info.n_vocab
@@ -128,10 +128,8 @@ local function sampler_of(loaded, req)
 end
 
 local function stops_of(loaded, req)
-  local m = loaded.entry.manifest
-  local own = m and m.parameters and m.parameters.stop
   if req.stop and #req.stop > 0 then return req.stop end
-  return type(own) == "table" and own or nil
+  return loaded.own.stop
 end
 
 -- Whose prefixes the request may reuse; nil = nobody's.
@@ -199,6 +197,9 @@ local function start_once(ctx, req, sink)
   local deadline_ms = deadline_of(ctx, req)
   local loaded, load_ms = generate.model(ctx, req, "completion", deadline_ms)
   check_abilities(loaded, req)
+  req.max_tokens = req.max_tokens or loaded.own.max_tokens
+  req.n_keep = req.n_keep or loaded.own.n_keep or req.dialect == "ollama" and 4 or nil
+  if req.ignore_eos == nil then req.ignore_eos = loaded.own.ignore_eos end
   local lora = ctx.adapters:of(loaded, req.lora)
   local waiting = loaded.engine:stats().n_waiting
   if waiting >= ctx.config.max_waiting then

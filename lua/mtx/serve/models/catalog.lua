@@ -7,6 +7,7 @@ local json = require("mtx.json")
 local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
 local pulls = require("mtx.pull.store")
+local settings = require("mtx.serve.models.settings")
 local whole_file = require("mtx.whole_file")
 
 local catalog = {}
@@ -17,12 +18,19 @@ Catalog.__index = Catalog
 local MAX_DEPTH, MAX_ENTRIES = 6, 10000
 
 -- options: dir, describe(path) -> info table | nil, message (reads a file's
--- header), sha256 (core.sha256), clock() in seconds.
+-- header), sha256 (core.sha256), clock() in seconds, warn(path, message) of files that
+-- cannot be used: once each, nil = said to nobody.
 function catalog.new(options)
   -- Absolute: manifests name files by path and must hold from any folder.
   local dir = uv.fs_realpath(options.dir) or options.dir
   return setmetatable({ dir = dir:gsub("(.)/+$", "%1"), describe = options.describe, sha256 = options.sha256, clock = options.clock,
-    entries = {}, order = {}, info = {}, claimed = {} }, Catalog)
+    warn = options.warn, told = {}, entries = {}, order = {}, info = {}, claimed = {} }, Catalog)
+end
+
+local function problem(self, path, message)
+  if self.told[path] == message then return end
+  self.told[path] = message
+  if self.warn then self.warn(path, message) end
 end
 
 local function add(self, entry)
@@ -99,8 +107,9 @@ local function walk(self, dir, relative, depth)
       if s then file_entry(self, path, rel, s) end
     elseif name:find("%.[mM]odelfile$") or name:lower() == "modelfile" then
       local f = io.open(path)
-      local m = f and modelfile.parse(f:read("a"))
+      local m, message = modelfile.parse(f and f:read("a") or "")
       if f then f:close() end
+      if not m then problem(self, path, f and message or "cannot be read") end
       local parsed = names.parse((rel:gsub("%.[mM]odelfile$", "")))
       if m and parsed then
         local s = uv.fs_stat(path)
@@ -127,6 +136,7 @@ local function read_manifests(self)
     local m = f and json.decode(f:read("a"))
     if f then f:close() end
     local parsed = json.is_object(m) and names.parse(m.name)
+    if f and not (parsed and type(m.from) == "string") then problem(self, path, "this is no description of a model") end
     if parsed and type(m.from) == "string" then
       local s = uv.fs_stat(path)
       add(self, { name = parsed.full, key = parsed.key, manifest = m, manifest_path = path, modified = s.mtime.sec })
@@ -179,18 +189,14 @@ local function resolve(self, entry, seen)
     local s = uv.fs_stat(from)
     if not s then return nil end
     entry.path, entry.size = from, s.type == "directory" and weight_bytes(from) or math.tointeger(s.size) or s.size
+    entry.file_modified, entry.parent = s.mtime.sec, entry.manifest.parent
     return true
   end
   local parsed = names.parse(from)
   local base = parsed and self.entries[parsed.key]
   if not base or base == entry or not resolve(self, base, seen) then return nil end
-  entry.path, entry.size, entry.parent = base.path, base.size, base.name
-  if base.manifest then -- a child inherits what it does not set itself
-    setmetatable(entry.manifest.parameters or {}, nil)
-    for _, k in ipairs({ "template", "system", "license", "messages", "adapters" }) do
-      if entry.manifest[k] == nil then entry.manifest[k] = base.manifest[k] end
-    end
-  end
+  entry.path, entry.size, entry.parent, entry.file_modified = base.path, base.size, base.name, base.file_modified or base.modified
+  if base.manifest then settings.inherit(entry.manifest, base.manifest) end
   return true
 end
 
@@ -204,7 +210,15 @@ function Catalog:refresh(force)
   walk(self, self.dir, "", 1)
   local good = {}
   for _, e in ipairs(self.order) do
-    if resolve(self, e) then good[#good + 1] = e else self.entries[e.key] = nil end
+    if resolve(self, e) then
+      good[#good + 1] = e
+      -- By these a loaded model is known to have changed: its weights, and what is set for it.
+      e.weights = e.path .. "\0" .. tostring(e.size) .. "\0" .. tostring(e.file_modified or e.modified)
+      e.settings = e.manifest and json.encode(e.manifest) or ""
+    else
+      problem(self, e.manifest_path or e.modelfile_path, "FROM " .. tostring(e.manifest.from):sub(1, 200) .. ": there is no such model or file")
+      self.entries[e.key] = nil
+    end
   end
   table.sort(good, function(a, b)
     if a.modified ~= b.modified then return a.modified > b.modified end

@@ -105,7 +105,7 @@ function models.attach(ctx)
   ctx.core = deps.core or require("mtx")
   ctx.free_memory = deps.free_memory or core.model.free_memory
   ctx.catalog = catalog.new({ dir = ctx.config.models_dir, describe = deps.describe or models.describe,
-    sha256 = core.sha256, clock = ctx.clock })
+    sha256 = core.sha256, clock = ctx.clock, warn = function(path, message) ctx.log("warn", "a model cannot be used", { file = path, why = message }) end })
   local message
   ctx.adapters, message = adapters.new(ctx)
   if not ctx.adapters then return nil, message end

@@ -61,11 +61,25 @@ local function context_of(self, entry, wanted)
   return n and n > 0 and n or nil
 end
 
+-- The catalog's entry of a loaded model may have changed: new settings hold from the next request on, new weights or
+-- another context once nobody uses the old. -> l, or nil when it is to be loaded anew
+local function renewed(self, l, entry)
+  if l.entry.weights == entry.weights and l.entry.settings == entry.settings then return l end
+  if l.entry.weights ~= entry.weights or context_of(self, entry) ~= context_of(self, l.entry) then
+    if l.inflight > 0 then return l end
+    self:unload(l, "it has changed")
+    return nil
+  end
+  l.entry, l.can, l.compiled = entry, nil, nil -- what follows from settings is found anew (generate.model)
+  return l
+end
+
 -- entry: catalog's. options: num_ctx (wanted context or nil) and those of Load:join.
 -- Waits, within a handler, while the model loads. -> loaded model, ms waited; raises Faults.
 function Pool:acquire(entry, options)
   local num_ctx = options.num_ctx
   local l = self.loaded[entry.key]
+  l = l and renewed(self, l, entry)
   if l and num_ctx and l.inflight == 0 and math.min(num_ctx, l.n_ctx_train) > l.n_ctx then
     self:unload(l, "for a larger context")
     l = nil

@@ -9,6 +9,8 @@ local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
 local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
+local render = require("mtx.chat.render")
+local settings = require("mtx.serve.models.settings")
 local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
 
@@ -169,10 +171,12 @@ end
 local function parameters_of(body)
   local p, out = check.object(body, "parameters"), {}
   for k, v in pairs(p or {}) do
-    if type(v) == "table" and k ~= "stop" then check.fail(400, "parameters." .. k .. " must be a single value") end
+    if type(v) == "table" and k ~= "stop" and k ~= "logit_bias" and k ~= "dry_sequence_breakers" and k ~= "banned_strings" then check.fail(400, "parameters." .. k .. " must be a single value") end
     out[k] = v
   end
   if type(out.stop) == "string" then out.stop = { out.stop } end
+  local ok, message = settings.read(out)
+  if not ok then check.fail(400, message, { param = "parameters" }) end
   return p and out or nil
 end
 
@@ -196,9 +200,10 @@ local function create(ctx)
       check.fail(400, "create does not quantize; run `mtx quantize` on the file first")
     end
     m.adapters = adapters_from(ctx, check.object(body, "adapters"), m.adapters)
+    local base
     if not m.from:find("^" .. ctx.catalog:blob_dir():gsub("%p", "%%%0")) then
-      local base = find(ctx, m.from)
-      m.from = base.path and not base.manifest and base.path or base.name
+      base = find(ctx, m.from)
+      m.from, m.parent = base.path, base.key == to.key and base.parent or base.name
     end
     m.template = check.string(body, "template") or m.template
     m.system = check.string(body, "system") or m.system
@@ -210,8 +215,14 @@ local function create(ctx)
       if type(msg) ~= "table" or type(msg.role) ~= "string" or type(msg.content) ~= "string" then
         check.fail(400, "messages[" .. (i - 1) .. "] needs role and content")
       end
+      if not settings.ROLES[msg.role] then check.fail(400, "messages[" .. (i - 1) .. "].role must be system, user or assistant") end
     end
     m.messages = messages or m.messages
+    if m.template then
+      local usable, why = render.new({ template = m.template, name = "template" })
+      if not usable then check.fail(400, why, { param = "template" }) end
+    end
+    if base and base.manifest then settings.inherit(m, base.manifest) end -- so it stands without it
     if m.from:find("^/") then
       local info, err = ctx.catalog.describe(m.from)
       if not info then check.fail(400, "not a usable model file: " .. tostring(err):gsub("/%S*/", "")) end
