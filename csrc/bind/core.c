@@ -12,6 +12,7 @@ static const luaL_Reg OPENERS[] = {
   {"memory_cap", mtx_bind_memory_cap},
   {"limit", mtx_bind_limit},
   {"pattern", mtx_bind_pattern},
+  {"join_marked", mtx_bind_join_marked},
   {"notify", mtx_bind_notify},
   {"sha256", mtx_bind_sha256},
   {"tokenizer", mtx_bind_tok},

@@ -125,6 +125,40 @@ function TestJinja:test_macros_called_with_constants()
   lu.assertEquals(spans, { { 1, 150 } })
 end
 
+-- Macros of one argument whose text depends on it alone run once for each text.
+function TestJinja:test_macros_called_with_texts()
+  local E = "{% macro e(v) %}<{{ v|string|replace('&', '+') }}>{% endmacro %}"
+  for source, want in pairs({
+    [E .. "{% for i in ['a&', 'b', 'a&', 0, 0, 1.0, 1, true, none, '0', '1.0'] %}{{ e(i) }}{% endfor %}"] = "<a+><b><a+><0><0><1.0><1><True><None><0><1.0>",
+    -- an argument that changes something is evaluated once for each call
+    [E .. "{% set l = ['a', 'b', 'a'] %}{% for i in l[:] %}{{ e(l.pop()) }}{% endfor %}{{ l }}"] = "<a><b><a>[]",
+    [E .. "{% for i in [1, 2, 3] %}{{ e(loop.cycle('x', 'y')) }}{{ e(loop.changed(1)) }}{% endfor %}"] = "<x><True><y><False><x><False>",
+    [E .. "{% for i in range(200) %}{{ e(i|string) if i > 195 else e('k') if i > 193 }}{% endfor %}{% for i in 'abab' %}{{ e(i) }}{% endfor %}"] = "<k><k><196><197><198><199><a><b><a><b>",
+    [E .. "{% for i in ['<|x|>', m, m] %}{{ e(i) }}{% endfor %}{% for k in d %}{{ e(d[k]) }}{% endfor %}{{ e(d.p.q) if d.p }}"] = "<<|x|>><<|x|>><<|x|>><1><2>",
+    [E .. "{% macro w(v) %}{{ e(v) }}{{ e(v) }}{% endmacro %}{% for i in 'aa' %}{{ w(i) }}{% endfor %}"] = "<a><a><a><a>",
+  }) do
+    local tpl = assert(template.compile(source, { name = "t" }))
+    for _, spans in ipairs{ false, true, true, false } do lu.assertEquals(tpl:render({ m = "<|x|>", d = { a = 1, b = "2" } }, { now = NOW, spans = spans }), want, source) end
+  end
+  -- the template's text and the same text from outside stay apart; another render knows nothing of them
+  local tpl = assert(template.compile(E .. "{% for i in [m, '<|x|>', m, '<|x|>'] %}{{ e(i) }}{% endfor %}", { name = "t" }))
+  for _ = 1, 2 do
+    local _, spans = tpl:render({ m = "<|x|>" }, { spans = true })
+    lu.assertEquals(spans, { { 1, 1 }, { 7, 15 }, { 21, 28 } })
+  end
+  -- the budget is taken each time; more texts than are kept
+  local many = assert(template.compile(E .. "{% for i in range(300) %}{{ e(m[i % 100]) }}{% endfor %}"))
+  local words = json.array()
+  for i = 1, 100 do words[i] = "w" .. i % (i < 50 and 7 or 100) end
+  local want = {}
+  for i = 0, 299 do want[#want + 1] = "<" .. words[i % 100 + 1] .. ">" end
+  for _ = 1, 2 do
+    lu.assertEquals(many:render({ m = words }), table.concat(want))
+    lu.assertNil((many:render({ m = words }, { limits = { steps = 590 } })))
+    lu.assertNil((many:render({ m = words }, { limits = { bytes = 1000 } })))
+  end
+end
+
 function TestJinja:test_from_json_and_gen()
   lu.assertEquals(render("{{ '{\"b\": [1, 2.0], \"a\": null}'|from_json|tojson }}"), '{"b": [1, 2.0], "a": null}')
   lu.assertEquals(render("{{ [{'a': 1}]|map(attribute='a')|tojson }}"), "[1]")

@@ -115,7 +115,7 @@ local function run(self, vars, options)
   local program = self:program(spans)
   local now = options.now
   if type(now) == "string" then now = clock.parse(now) or error("render: now must be 'YYYY-MM-DD hh:mm:ss'", 0) end
-  S.out, S.n, S.at, S.spans, S.marks, S.depth = {}, 0, 1, spans, spans, 0
+  S.out, S.kept, S.n, S.at, S.spans, S.marks, S.depth = {}, {}, 0, 1, spans, spans, 0
   S.steps, S.bytes, S.max_depth = limits.steps or defaults.steps, limits.bytes or defaults.bytes, limits.depth or defaults.depth
   S.now = now or os.date("*t")
   S.G = values_of(program.free, vars, spans)

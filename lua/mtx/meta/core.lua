@@ -18,6 +18,10 @@ core.pattern = {}
 ---@return integer|nil first, integer last, ...
 function core.pattern.find(text, pattern, from, literal) end
 
+---list[first..last], strings or marked text (lua/mtx/chat/jinja/text.lua, whose metatable is meta), as one: marked if any is.
+---@return string|table
+function core.join_marked(list, first, last, meta) end
+
 ---One datagram to a service manager's socket (sd_notify): "READY=1".
 ---@return boolean|nil, string?, string?
 function core.notify(path, text) end

@@ -3,6 +3,7 @@
 --
 -- Arguments that stand in the template are put in the order of the parameters at
 -- compile time, so that a filter or method with few of them is a direct Lua call.
+local null = require("mtx.json").null
 local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
 local methods = require("mtx.chat.jinja.methods")
@@ -13,7 +14,7 @@ local S = require("mtx.chat.jinja.state")
 
 local M = {}
 local type, getmetatable = type, getmetatable
-local MARKED, PLAIN = text.MARKED, getmetatable("")
+local MARKED, PLAIN, raw = text.MARKED, getmetatable(""), text.raw
 
 -- A function(F) -> args, kwargs for any argument list.
 local function collector(X, C, args, scope, plain)
@@ -134,6 +135,23 @@ function M.spec(X, C, spec, name, obj, node, scope, plain)
   end
 end
 
+-- d.get('key') and d.get('key', default), which some templates read every field with. Any other object goes to `slow`.
+local function get_call(obj, key, default, at, slow)
+  local slot = shapes.variable(obj)
+  return function(F)
+    local o
+    if slot then o = F[slot] else o = obj(F) end
+    local mt = getmetatable(o)
+    if not mt or mt.kind ~= "object" then return slow(F, o) end
+    local other = default and default(F)
+    local v = o[key]
+    if v ~= nil then return v end
+    S.at = at
+    if other ~= nil then return other end
+    return null
+  end
+end
+
 -- obj.name(args): a method of the value's type is called directly.
 local function method_call(X, C, node, scope, plain)
   local obj, name, at = X.value(C, node.func.obj, scope, plain), node.func.name, node.at
@@ -144,9 +162,8 @@ local function method_call(X, C, node, scope, plain)
   local str_spec, dict_spec = methods.str[name], methods.dict[name]
   local slot, absent = shapes.variable(obj)
   local constant = simple and simple > 0 and shapes.constant(one)
-  return function(F)
-    local o, spec
-    if slot then o = F[slot] else o = obj(F) end
+  local function any(F, o)
+    local spec
     if o == nil then o = absent end
     local mt = getmetatable(o)
     if mt == PLAIN or mt == MARKED then spec = str_spec elseif mt and mt.kind == "object" then spec = dict_spec end
@@ -169,6 +186,11 @@ local function method_call(X, C, node, scope, plain)
     local list, named = collect(F)
     S.at = at
     return call.value(f, list, named)
+  end
+  if name == "get" and constant and raw(constant) then return get_call(obj, raw(constant), two, at, any) end
+  return function(F)
+    if slot then return any(F, F[slot]) end
+    return any(F, obj(F))
   end
 end
 

@@ -2,6 +2,7 @@
 -- Comparison nodes -> closures that give true or false.
 --
 -- A chain a < b < c is the pairs joined by "and", each operand evaluated once.
+local shapes = require("mtx.chat.jinja.shapes")
 local text = require("mtx.chat.jinja.text")
 local values = require("mtx.chat.jinja.values")
 local S = require("mtx.chat.jinja.state")
@@ -20,15 +21,11 @@ local COMPARE = {
 
 -- left == 'text', the most frequent comparison by far
 local function equals_text(left, s, negate)
-  if negate then
-    return function(F)
-      local v = left(F)
-      return v ~= s and not (getmetatable(v) == MARKED and v[0] == s)
-    end
-  end
+  local slot = shapes.variable(left)
   return function(F)
-    local v = left(F)
-    return v == s or (getmetatable(v) == MARKED and v[0] == s)
+    local v
+    if slot then v = F[slot] else v = left(F) end
+    return (v == s or (getmetatable(v) == MARKED and v[0] == s)) ~= negate
   end
 end
 

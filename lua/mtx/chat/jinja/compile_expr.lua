@@ -311,20 +311,44 @@ function handlers.filter(C, node, scope, plain)
   return compile_call.spec(X, C, spec, "filter " .. name, obj, node, scope, plain)
 end
 
-local function is_undefined(v) return type(v) == "table" and getmetatable(v) == values.UNDEFINED end
+local UNDEFINED = values.UNDEFINED
 
+-- The most frequent tests; a variable of the frame is looked at where it lies (nil there is undefined).
 local FAST_TESTS = {
-  defined = function(f) return function(F) return not is_undefined(f(F)) end end,
-  undefined = function(f) return function(F) return is_undefined(f(F)) end end,
-  none = function(f) return function(F) return f(F) == null end end,
-  string = function(f) return function(F) return raw(f(F)) ~= nil end end,
+  defined = function(f, slot)
+    if slot then return function(F) return F[slot] ~= nil and getmetatable(F[slot]) ~= UNDEFINED end end
+    return function(F) return getmetatable(f(F)) ~= UNDEFINED end
+  end,
+  undefined = function(f, slot)
+    if slot then return function(F) return F[slot] == nil or getmetatable(F[slot]) == UNDEFINED end end
+    return function(F) return getmetatable(f(F)) == UNDEFINED end
+  end,
+  none = function(f, slot)
+    if slot then return function(F) return F[slot] == null end end
+    return function(F) return f(F) == null end
+  end,
+  string = function(f, slot)
+    return function(F)
+      local v
+      if slot then v = F[slot] else v = f(F) end
+      return type(v) == "string" or getmetatable(v) == MARKED
+    end
+  end,
+  mapping = function(f, slot)
+    return function(F)
+      local v
+      if slot then v = F[slot] else v = f(F) end
+      local mt = getmetatable(v)
+      return mt and mt.kind == "object" or values.kind(v) == "dict"
+    end
+  end,
 }
 
 function handlers.test(C, node, scope)
   local obj = X.value(C, node.obj, scope, true)
   local spec, name, at = tests[node.name], node.name, node.at
   if not spec then return function() S.fail("no test named '" .. name .. "'", at) end end
-  if FAST_TESTS[name] and #node.args.pos == 0 then return FAST_TESTS[name](obj) end
+  if FAST_TESTS[name] and #node.args.pos == 0 then return FAST_TESTS[name](obj, (shapes.variable(obj))) end
   return compile_call.spec(X, C, spec, "test " .. name, obj, node, scope, true)
 end
 

@@ -31,13 +31,15 @@ filter("replace", function(v, old, new, count)
 end, "old", "new", "count")
 -- Constants: most often there is nothing to replace.
 function filters.replace.prepare(old, new)
-  local needle, replace = raw(old), methods.str.replace.f
+  local needle, replace, find = raw(old), methods.str.replace.f, string.find
   if not needle or needle == "" or #needle > 256 or not raw(new) then return nil end
   return function(v)
     if type(v) ~= "string" then v = values.str(v) end
     local s = v[0] or v
-    if s:find(needle, 1, true) then return replace(v, old, new) end
-    S.charge(#s // 16)
+    if find(s, needle, 1, true) then return replace(v, old, new) end
+    local left = S.bytes - #s // 16
+    S.bytes = left
+    if left < 0 then S.charge(0) end
     return v
   end
 end

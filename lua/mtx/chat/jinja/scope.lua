@@ -155,15 +155,15 @@ end
 -- Room for the variables is made at once: a table that grows slot by slot is copied
 -- several times, which is what a call of a small macro would mostly do.
 local FRAMES = {
-  { 2, function(outer) return { outer, nil } end },
-  { 3, function(outer) return { outer, nil, nil } end },
-  { 4, function(outer) return { outer, nil, nil, nil } end },
-  { 6, function(outer) return { outer, nil, nil, nil, nil, nil } end },
-  { 8, function(outer) return { outer, nil, nil, nil, nil, nil, nil, nil } end },
-  { 16, function(outer) return { outer, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil } end },
+  { 2, function(outer, a) return { outer, a } end },
+  { 3, function(outer, a, b) return { outer, a, b } end },
+  { 4, function(outer, a, b) return { outer, a, b, nil } end },
+  { 6, function(outer, a, b) return { outer, a, b, nil, nil, nil } end },
+  { 8, function(outer, a, b) return { outer, a, b, nil, nil, nil, nil, nil } end },
+  { 16, function(outer, a, b) return { outer, a, b, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil, nil } end },
 }
 
---- A function(outer frame) that makes a frame of this scope. Call after everything was declared.
+--- A function(outer frame, a, b) that makes a frame of this scope, its first two variables a and b. Call after everything was declared.
 function Scope:frame_maker()
   for _, size in ipairs(FRAMES) do
     if self.frame.n <= size[1] then return size[2] end

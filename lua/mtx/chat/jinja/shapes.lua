@@ -47,6 +47,17 @@ end
 function shapes.filler(list)
   local fixed, slots, absent = shapes.of(list)
   local n = #list
+  if n == 1 then
+    local one, first_slot, none, get = fixed[1], slots[1], absent[1], list[1]
+    return function(F, into, first)
+      local v = one
+      if v == nil then
+        if first_slot then v = F[first_slot] else v = get(F) end
+        if v == nil then v = none end
+      end
+      into[first + 1] = v
+    end
+  end
   return function(F, into, first)
     for i = 1, n do
       local v, slot = fixed[i], slots[i]

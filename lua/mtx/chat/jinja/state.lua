@@ -9,8 +9,8 @@
 -- the list of values of the template's free names; at is the byte offset in the
 -- template of the last operation that may fail; steps and bytes are what is left
 -- of the budget, depth is the nesting of macros and recursive loops. spans: marks are
--- wanted; marks: tables of text.lua may be among the strings (Markup makes them too).
-local S = { out = {}, n = 0, steps = 0, bytes = 0, depth = 0, max_depth = 0, at = 1, spans = false, marks = false }
+-- wanted; marks: tables of text.lua may be among the strings (Markup makes them too). kept: texts of macros (pure.lua).
+local S = { out = {}, kept = {}, n = 0, steps = 0, bytes = 0, depth = 0, max_depth = 0, at = 1, spans = false, marks = false }
 
 --- Ends the render. `at` (default: S.at) is an offset in the template.
 function S.fail(message, at)

@@ -16,6 +16,7 @@
 local S = require("mtx.chat.jinja.state")
 
 local text = {}
+local join_marked = require("mtx.core").join_marked
 local sub, concat, type, setmetatable, getmetatable = string.sub, table.concat, type, setmetatable, getmetatable
 
 local MARKED = { kind = "str", __name = "marked text" }
@@ -80,40 +81,7 @@ function text.is_markup(v) return type(v) == "table" and v[-1] == true end
 function text.join(list, first, last)
   if not S.marks then return concat(list, "", first, last) end
   if first == last and not text.is_markup(list[first]) then return list[first] end
-  local marks, n, at, parts = {}, 0, 0, {}
-  local from, to = nil, -1 -- the range that may still grow
-  local p = 0
-  for i = first, last do
-    local v = list[i]
-    local whole = v[0] -- nil for a plain string, whose index is the string library
-    p = p + 1
-    if not whole then
-      parts[p] = v
-      at = at + #v
-    else
-      parts[p] = whole
-      local start = v[1]
-      local k = 2
-      while start do -- once for a literal
-        start = start + at
-        if to ~= start - 1 then
-          if from then
-            marks[n + 1], marks[n + 2] = from, to
-            n = n + 2
-          end
-          from = start
-        end
-        to = v[k] + at
-        start = v[k + 1]
-        k = k + 2
-      end
-      at = at + #whole
-    end
-  end
-  local s = concat(parts)
-  if not from then return s end
-  marks[n + 1], marks[n + 2], marks[0] = from, to, s
-  return setmetatable(marks, MARKED)
+  return join_marked(list, first, last, MARKED)
 end
 
 --- a + b for string values.
