@@ -6,8 +6,8 @@
 # Nothing is missing: no network, no root.
 set -eu
 
-build="gcc make pkg-config liblua5.4-dev lua5.4 lua-cjson lua-luv python3 python3-pip unzip xz-utils"
-tests="lua-unit python3-venv python3-jsonschema python3-jinja2 luarocks clang llvm libclang-rt-14-dev libomp-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user curl procps nginx-light openssl"
+build="gcc make pkg-config liblua5.4-dev lua5.4 lua-cjson lua-luv curl python3 python3-pip unzip xz-utils"
+tests="lua-unit python3-venv python3-jsonschema python3-jinja2 luarocks clang llvm libclang-rt-14-dev libomp-dev gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user procps nginx-light openssl"
 
 case "${1:-build}" in
   build) want=$build ;;

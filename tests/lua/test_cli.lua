@@ -228,7 +228,7 @@ function TestCli:test_misspelt_commands_and_names_are_met_halfway()
   for word, meant in pairs({ rn = "run", srve = "serve", tokenise = "tokenize", lsit = "list", ebmed = "embed" }) do
     lu.assertStrContains(select(2, run(word)), "did you mean " .. meant .. "?")
   end
-  for _, word in ipairs({ "pull", "x", "quantize" }) do lu.assertNil(select(2, run(word)):find("did you mean", 1, true), word) end
+  for _, word in ipairs({ "push", "x", "quantize" }) do lu.assertNil(select(2, run(word)):find("did you mean", 1, true), word) end
   local _, err, code = run("run " .. MODELS .. "/minilm.gguf hi")
   lu.assertEquals({ err, code }, { "mtx: this model gives embeddings, no text; use embed (in the shell `mtx embed`)\n", 1 })
 end

@@ -156,7 +156,7 @@ function TestAdmin:test_health_lists_and_refusals()
   lu.assertTrue(has.llama and has.qwen3)
   lu.assertEquals(get("/api/cache/persistence").json.enabled, false)
   lu.assertEquals(client.request(port, "PUT", "/api/cache/persistence", { budget_mb = -1 }).status, 400)
-  for path, advice in pairs({ ["/api/pull"] = "--models-dir", ["/api/push"] = "--models-dir", ["/models"] = "/api/blobs" }) do
+  for path, advice in pairs({ ["/api/push"] = "--models-dir", ["/models"] = "/api/blobs" }) do
     local r = post(path, { model = "x" })
     lu.assertEquals(r.status, 501)
     lu.assertStrContains(r.body, advice)

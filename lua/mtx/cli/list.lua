@@ -11,7 +11,7 @@ command.help = [[
 usage: mtx list [--models-dir DIR]
 
 Prints name, size, architecture, quantisation and abilities of each model. A file
-that cannot be read is listed with the reason.]]
+that cannot be read is listed with the reason, a pull that was broken off with how far it came.]]
 
 function command.run(args)
   local cat, code = local_models.open(command, args, 0)
@@ -29,6 +29,9 @@ function command.run(args)
       local can = capabilities.list(capabilities.of(info, e.manifest and e.manifest.template))
       print(("%-44s %-9s %-12s %-10s %s"):format(e.name, local_models.size_text(e.size), info.architecture, info.quantization or "", table.concat(can, ",")))
     end
+  end
+  for _, p in ipairs(cat:partials()) do
+    print(("%-44s %-9s partial: %s are here; `mtx pull` goes on, `mtx rm` removes them"):format(p.name, local_models.size_text(p.total), local_models.size_text(p.size)))
   end
   return 0
 end

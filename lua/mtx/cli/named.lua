@@ -23,4 +23,7 @@ function named.find(text)
   return entry.path, entry.manifest
 end
 
+-- Is a MODEL that is not here the name of one elsewhere (see mtx/cli/pull.lua)?
+function named.remote(text) return text:find("^hf%.co/") ~= nil or text:find("^huggingface%.co/") ~= nil or text:find("^https?://") ~= nil end
+
 return named

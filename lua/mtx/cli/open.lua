@@ -42,7 +42,11 @@ function open.found(values, extra, path, manifest)
   local model, message = mtx.load(path, opts)
   bar(nil)
   if not model then
-    if not path:find("/", 1, true) and not path:find("%.gguf$") then message = message .. "; `mtx list` shows the models there are" end
+    if named.remote(path) then
+      message = path .. " is not here; `mtx pull " .. path .. "` fetches it"
+    elseif not path:find("/", 1, true) and not path:find("%.gguf$") then
+      message = message .. "; `mtx list` shows the models there are, `mtx pull` fetches others"
+    end
     return nil, args.failure(message)
   end
   for file, adapter in pairs(model.by_path or {}) do

@@ -4,14 +4,19 @@ local config = require("mtx.config")
 
 local options = {}
 
--- command: {name, help, no_words: what to say of a word too many}. n_words: how many names it wants (0 when nil).
--- -> config.load's result, words; or nil, exit code (already said why).
+-- command: {name, help, no_words: what to say of a word too many, flags: set of flags of its own}. n_words: how many names it
+-- wants (0 when nil). -> config.load's result, words, its own flags that were given; or nil, exit code (already said why).
 function options.read(command, args, n_words)
   local function misuse(message)
     io.stderr:write("mtx ", command.name, ": ", message, "\nTry `mtx ", command.name, " --help`.\n")
     return nil, 2
   end
-  local flags, words = config.parse_flags(args)
+  local own, others = {}, {}
+  for _, word in ipairs(args) do
+    local name = word:match("^%-%-(.+)$")
+    if name and command.flags and command.flags[name] then own[name] = true else others[#others + 1] = word end
+  end
+  local flags, words = config.parse_flags(others)
   if not flags then return misuse(words) end
   if flags.help then
     print(command.help)
@@ -23,7 +28,7 @@ function options.read(command, args, n_words)
   local file = flags.config
   flags.config = nil
   local c, message = config.load({ file = file, flags = flags })
-  if c then return c, words end
+  if c then return c, words, own end
   io.stderr:write("mtx ", command.name, ": ", message, "\n")
   return nil, 2
 end

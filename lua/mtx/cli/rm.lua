@@ -7,12 +7,22 @@ local command = { name = "rm", summary = "remove a model from the models folder"
 command.help = [[
 usage: mtx rm NAME [--models-dir DIR]
 
-Removes the model's file (all parts of a split file), or, for a model made by
-`create` or `cp`, only its description.]]
+Removes the model's file (all parts of a split file; all files of a pulled model that no other
+pulled one shares), or, for a model made by `create` or `cp`, only its description. The
+beginnings of a model whose pull was broken off go by its name, too.]]
 
 function command.run(args)
   local cat, words = local_models.open(command, args, 1)
   if not cat then return words end
+  local partial, why
+  if not cat:find(words[1]) then partial, why = cat:remove_partial(words[1]) end
+  if partial then
+    print("removed what was there of " .. partial)
+    return 0
+  elseif why then
+    io.stderr:write("mtx rm: ", why, "\n")
+    return 1
+  end
   local e, code = local_models.find(command, cat, words[1])
   if not e then return code end
   local ok, message = cat:remove(e)

@@ -17,6 +17,7 @@ local options = open.with({
   { name = "system", kind = "string", value = "TEXT", help = "system message" },
   { name = "n", short = "n", kind = "integer", min = 0, value = "N", help = "tokens to generate at most" },
   { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
+  { name = "pull", kind = "flag", help = "fetch the model first when it is not here (see mtx pull --help)" },
   { name = "stats", kind = "flag", help = "print prefill and decode speed and memory" },
   { name = "json", kind = "flag", help = "one JSON object instead of a streamed answer" },
 }, sampling.options)
@@ -138,6 +139,14 @@ function run.run(list)
   local name = table.remove(values.rest, 1)
   if not name then return args.misuse(run, named.WHICH) end
   local path, manifest = named.find(name)
+  if values.pull and path == name and not uv.fs_stat(path) then
+    local c, why = require("mtx.config").load({ flags = {} })
+    if not c then return args.failure(why) end
+    local pulled
+    pulled, code = require("mtx.cli.pull").fetch(name, c.values, false, "run")
+    if not pulled then return code end
+    path, manifest = named.find(pulled)
+  end
   local base, message = settings(values, manifest)
   if not base then return args.misuse(run, message) end
   local prompt = #values.rest > 0 and table.concat(values.rest, " ") or nil

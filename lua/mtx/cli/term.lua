@@ -52,13 +52,13 @@ function term.place(text, columns, row, col)
   return row, col
 end
 
--- A progress bar on stderr: bar(done, total); bar(nil) removes it. Draws nothing
+-- A progress bar on stderr: bar(done, total [, text behind it]); bar(nil) removes it. Draws nothing
 -- when stderr is no terminal, and not before 300 ms have passed, so that quick
 -- work leaves no flicker.
 function term.progress(label)
   local started, last, drawn = uv.hrtime(), 0, false
   if not term.is_tty(2) then return function() end end
-  return function(done, total)
+  return function(done, total, text)
     local now = uv.hrtime()
     if not done then
       if drawn then io.stderr:write("\r\27[K") end
@@ -69,7 +69,7 @@ function term.progress(label)
     local share = total > 0 and done / total or 1
     local width = 24
     local full = math.floor(share * width)
-    io.stderr:write(("\r%s [%s%s] %3d%%\27[K"):format(label, ("#"):rep(full), ("."):rep(width - full), math.floor(share * 100)))
+    io.stderr:write(("\r%s [%s%s] %3d%%%s\27[K"):format(label, ("#"):rep(full), ("."):rep(width - full), math.floor(share * 100), text and "  " .. text or ""))
     io.stderr:flush()
   end
 end

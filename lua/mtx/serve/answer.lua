@@ -192,4 +192,11 @@ function answer.body(x)
   return body
 end
 
+-- The model that a body of Ollama's dialect names.
+function answer.model_name(body)
+  local name = check.string(body, "model") or check.string(body, "name")
+  if not name or name == "" then check.fail(400, "model is required") end
+  return name
+end
+
 return answer

@@ -25,7 +25,7 @@ serve.VERSION = "0.1.0"
 
 -- Modules that add routes to a context, in order.
 local ROUTE_MODULES = {}
-for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "router", "slots", "stream", "responses", "ws", "admin", "extra", "files", "batches" }) do ROUTE_MODULES[i] = "mtx.serve.routes." .. name end
+for i, name in ipairs({ "core", "generate", "models", "embed", "anthropic", "llama", "router", "slots", "stream", "responses", "ws", "admin", "extra", "pull", "files", "batches" }) do ROUTE_MODULES[i] = "mtx.serve.routes." .. name end
 
 local function make_auth(config)
   local a = auth.new()

@@ -248,7 +248,7 @@ end
 
 -- The file's own description (architecture, sizes...), read once per file version.
 function Catalog:info_of(entry)
-  local key = entry.path .. "\0" .. tostring(entry.size)
+  local key = entry.path .. "\0" .. tostring(entry.size) .. "\0" .. tostring(entry.modified)
   local i = self.info[key]
   if i == nil then
     local message

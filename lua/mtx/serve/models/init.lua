@@ -12,6 +12,7 @@ local json = require("mtx.json")
 local parse = require("mtx.parse")
 local persistence = require("mtx.serve.models.persistence")
 local pool = require("mtx.serve.models.pool")
+local pull = require("mtx.pull")
 local quantization = require("mtx.model.quantization")
 local render = require("mtx.serve.models.render")
 local source = require("mtx.model.source")
@@ -99,7 +100,7 @@ function models.parser(loaded, req)
   return p
 end
 
--- Adds catalog, pool, persistence, render, parser, grammar to ctx. nil, message on failure.
+-- Adds catalog, pulls, pool, persistence, render, parser, grammar to ctx. nil, message on failure.
 function models.attach(ctx)
   local deps = ctx.deps
   ctx.core = deps.core or require("mtx")
@@ -112,6 +113,10 @@ function models.attach(ctx)
   ctx.pool = pool.new(ctx)
   ctx.persistence, message = persistence.new(ctx.config)
   if not ctx.persistence then return nil, message end
+  local more = { on_error = function(trace) ctx.log("error", "pull failed", { trace = trace }) end }
+  for k, v in pairs(deps.pull or {}) do more[k] = v end
+  ctx.pulls, message = pull.new(ctx.config, more)
+  if not ctx.pulls then return nil, message end
   ctx.facts = models.facts
   ctx.call_texts = call_texts.new()
   ctx.details = deps.details or models.details
@@ -129,6 +134,7 @@ function models.attach(ctx)
   ctx.closing = function(loaded) return parse.closing(loaded.template) end -- what ends a thought, or nil
   ctx.close_models = function() ctx.pool:close() end
   ctx.cancel_all = function()
+    ctx.pulls:cancel_all()
     for _, l in pairs(ctx.pool.loaded) do
       for job in pairs(l.jobs) do job:cancel() end
     end

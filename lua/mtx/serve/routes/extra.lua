@@ -6,7 +6,6 @@ local chats = require("mtx.serve.models.chats")
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local quantization = require("mtx.model.quantization")
-local router = require("mtx.serve.routes.router")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -85,9 +84,6 @@ function M.add(ctx)
       check.fail(501, "audio and images are not supported by this server")
     end })
   end
-  route("POST", "/api/pull", "admin", function()
-    check.fail(501, router.NO_DOWNLOAD)
-  end)
 end
 
 return M

@@ -16,7 +16,7 @@ local wire = require("mtx.api.wire")
 
 local M = {}
 
-local list = wire.list
+local list, model_name = wire.list, answer.model_name
 
 local function rfc3339(t) return os.date("!%Y-%m-%dT%H:%M:%SZ", math.tointeger(t) or math.floor(t)) end
 
@@ -42,12 +42,6 @@ local function find(ctx, name)
   local entry, message = ctx.catalog:find(name)
   if not entry then check.fail(404, message) end
   return entry
-end
-
-local function model_name(body)
-  local name = check.string(body, "model") or check.string(body, "name")
-  if not name or name == "" then check.fail(400, "model is required") end
-  return name
 end
 
 local function tags(ctx)
@@ -117,9 +111,22 @@ local function copy(ctx)
   end
 end
 
+-- Removes what an interrupted pull has left. -> was there something?
+local function drop_partial(ctx, text)
+  local name = names.parse(text)
+  if name and ctx.pulls.jobs[name.key] then check.fail(409, name.full .. " is being pulled") end
+  local gone, message = ctx.catalog:remove_partial(text)
+  if message then check.fail(409, message) end
+  return gone
+end
+
 local function delete(ctx)
   return function(x)
-    local e = find(ctx, model_name(answer.body(x)))
+    local name = model_name(answer.body(x))
+    local e = ctx.catalog:find(name)
+    if not e and drop_partial(ctx, name) then return x:send(200, "") end
+    e = e or find(ctx, name)
+    if ctx.pulls.jobs[e.key] then check.fail(409, e.name .. " is being pulled") end
     local l = ctx.pool.loaded[e.key]
     if l and l.inflight > 0 then check.fail(409, e.name .. " is in use") end
     if l then ctx.pool:unload(l, "deleted") end

@@ -10,8 +10,8 @@ local wire = require("mtx.api.wire")
 
 local M = {}
 
-M.NO_DOWNLOAD = "this server does not download models; put the GGUF file under its models folder (--models-dir), where it is found at once, "
-  .. "or send it to POST /api/blobs/sha256:DIGEST and name it with POST /api/create"
+local NO_DOWNLOAD = "models are fetched with POST /api/pull; a GGUF file of your own can be put under the models folder (--models-dir), where it is "
+  .. "found at once, or sent to POST /api/blobs/sha256:DIGEST and named with POST /api/create"
 
 local LOOK_MS, PING_S, MAX_READERS = 200, 30, 64
 
@@ -134,7 +134,7 @@ function M.add(ctx)
   local function native(method, path, scope, handler) ctx.routes:add(method, path, { scope = scope, dialect = "llama", handler = handler }) end
   native("GET", "/models", "infer", list(ctx))
   native("GET", "/models/sse", "infer", events(ctx))
-  native("POST", "/models", "admin", function() check.fail(501, M.NO_DOWNLOAD) end)
+  native("POST", "/models", "admin", function() check.fail(501, NO_DOWNLOAD) end)
   native("DELETE", "/models", "admin", delete(ctx))
   native("POST", "/models/load", "admin", load_model(ctx))
   native("POST", "/models/unload", "admin", unload(ctx))
