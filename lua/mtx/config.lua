@@ -154,11 +154,12 @@ local function accept(self, o, value, source)
     value = duration.parse(value)
     if not value then return nil, place(o, source) .. ": a duration such as 5m or 300 (seconds) is needed" end
   elseif type(value) ~= LUA_TYPE[o.kind] then
-    return nil, place(o, source) .. ": a " .. o.kind .. " is needed"
+    return nil, place(o, source) .. ": " .. (o.kind == "integer" and "a whole number" or "a " .. o.kind) .. " is needed"
   elseif o.kind == "integer" then
     value = math.tointeger(value)
     if not value then return nil, place(o, source) .. ": a whole number is needed" end
   end
+  if o.name == "host" then value = value:match("^%[(.*)%]$") or value end -- an IPv6 address as it stands in a URL
   if o.check then
     local ok, message = o.check(value)
     if not ok then return nil, place(o, source) .. " " .. message end
@@ -214,7 +215,7 @@ function config.load(sources)
   if ollama and ollama ~= "" then
     local rest = ollama:gsub("^%a+://", ""):gsub("/.*$", "")
     local host, port = rest:match("^(.-):?(%d*)$")
-    if host ~= "" then self.values.host, self.sources.host = host, "OLLAMA_HOST" end
+    if host ~= "" then accept(self, BY_NAME.host, host, "OLLAMA_HOST") end
     if port ~= "" and rest:find(":" .. port .. "$") then self.values.port, self.sources.port = math.tointeger(tonumber(port)), "OLLAMA_HOST" end
   end
   for _, o in ipairs(config.OPTIONS) do

@@ -329,6 +329,11 @@ function TestConfig:test_layers_and_sources()
   lu.assertEquals({ c.values.host, c.values.port }, { "0.0.0.0", 9999 })
   c = assert(load_with({ OLLAMA_HOST = "http://x:1/" }, {}))
   lu.assertEquals({ c.values.host, c.values.port }, { "x", 1 })
+  for text, wanted in pairs({ ["[::1]:77"] = { "::1", 77 }, ["http://[::1]/"] = { "::1", 11434 }, [":8080"] = { "127.0.0.1", 8080 } }) do
+    c = assert(load_with({ OLLAMA_HOST = text }, {}))
+    lu.assertEquals({ c.values.host, c.values.port }, wanted, text)
+  end
+  lu.assertEquals(assert(load_with({}, { host = "[fe80::1]" })).values.host, "fe80::1")
   lu.assertEquals(assert(load_with({ OLLAMA_KEEP_ALIVE = "-1" }, {})).values.keep_alive, math.huge)
 end
 

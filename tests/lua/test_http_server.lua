@@ -365,6 +365,14 @@ function TestStart:test_public_address_needs_a_key()
   end
 end
 
+function TestStart:test_nothing_to_listen_on()
+  for _, flags in ipairs({ { host = "" }, { listen = "127.0.0.1:65536" }, { listen = "here" }, { listen = "unix:" } }) do
+    local ctx, message = serve.new(assert(config.load({ env = nothing, flags = flags })))
+    lu.assertNil(ctx)
+    lu.assertStrContains(message, "listen")
+  end
+end
+
 function TestStart:test_unix_socket()
   local path = temp.path()
   local ctx = start({ listen = "unix:" .. path })

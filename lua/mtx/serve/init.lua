@@ -46,9 +46,10 @@ local function listeners_of(config)
     local path = l:match("^unix:(.+)$")
     local host, port = l:match("^%[?([^%]]*)%]?:(%d+)$")
     if path then list[#list + 1] = { unix = path }
-    elseif host then list[#list + 1] = { host = host, port = math.tointeger(tonumber(port)) }
+    elseif host and tonumber(port) <= 65535 then list[#list + 1] = { host = host, port = math.tointeger(tonumber(port)) }
     else return nil, "cannot read listener " .. l .. "; write HOST:PORT or unix:PATH" end
   end
+  if not list[1] then return nil, "nothing to listen on: give --host or --listen" end
   return list
 end
 
