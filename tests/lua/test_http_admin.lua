@@ -43,8 +43,16 @@ function TestMetrics:test_known_traffic_gives_known_counts()
   lu.assertEquals(value(r.body, "mtx_time_to_first_token_seconds_count"), 3)
   lu.assertEquals(value(r.body, 'mtx_queue_seconds_bucket{le="0.005"}'), 3)
   lu.assertEquals(value(r.body, 'mtx_queue_seconds_bucket{le="+Inf"}'), 3)
+  lu.assertEquals({ value(r.body, "mtx_batch_sequences_count"), value(r.body, 'mtx_batch_sequences_bucket{le="1"}') }, { 3, 3 })
+  lu.assertEquals({ value(r.body, "mtx_kv_pages_used_ratio_count"), value(r.body, 'mtx_kv_pages_used_ratio_bucket{le="0.1"}') }, { 3, 3 })
+  lu.assertEquals({ value(r.body, "mtx_prompt_cached_ratio_count"), value(r.body, 'mtx_prompt_cached_ratio_bucket{le="0"}') }, { 3, 3 })
+  fake.reply = function() return { text = "b", n_cached = 10 } end
+  post("/v1/chat/completions", { model = "tiny", messages = user("x") })
+  local again = get("/metrics").body
+  lu.assertEquals({ value(again, 'mtx_prompt_cached_ratio_bucket{le="0"}'), value(again, 'mtx_prompt_cached_ratio_bucket{le="0.5"}') }, { 3, 4 })
+  fake.reply = nil
   local s = get("/admin/stats").json
-  lu.assertEquals({ s.requests_total, s.tokens_generated_total, s.active_requests }, { 3, 9, 0 })
+  lu.assertEquals({ s.requests_total, s.tokens_generated_total, s.active_requests }, { 4, 10, 0 })
 end
 
 function TestMetrics:test_clients_cannot_make_series()

@@ -68,6 +68,9 @@ function telemetry.attach(ctx)
   local ttft = m:histogram("mtx_time_to_first_token_seconds", "Request head to first token", SECONDS)
   local itl = m:histogram("mtx_inter_token_seconds", "Mean time between tokens of one answer", { 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1 })
   local rate = m:histogram("mtx_tokens_per_second", "Decode speed of one answer", { 1, 2, 5, 10, 20, 50, 100, 200, 500 })
+  local batch = m:histogram("mtx_batch_sequences", "Sequences in the engine when an answer begins", { 1, 2, 4, 8, 16, 32, 64, 128 })
+  local pages = m:histogram("mtx_kv_pages_used_ratio", "Share of the KV pages in use when an answer begins", { 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 1 })
+  local hits = m:histogram("mtx_prompt_cached_ratio", "Share of a request's prompt taken from the cache", { 0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 1 })
   local embedded = m:counter("mtx_embedding_tokens_total", "Tokens embedded")
   local twins = {}
   for _, t in ipairs({ { "prompt_tokens_total", "Prompt tokens" }, { "tokens_predicted_total", "Tokens generated" },
@@ -76,7 +79,12 @@ function telemetry.attach(ctx)
   end
   ctx.totals = { requests = 0, prompt = 0, generated = 0 }
   others(ctx, m, twins)
-  function ctx.on_first_token(job, choice) metrics.observe(ttft, choice.first_ms / 1000) end
+  function ctx.on_first_token(job, choice)
+    metrics.observe(ttft, choice.first_ms / 1000)
+    local s = job.loaded.engine:stats()
+    metrics.observe(batch, s.n_running)
+    if s.pages_total > 0 then metrics.observe(pages, 1 - s.pages_free / s.pages_total) end
+  end
   function ctx.on_embed(_, n) metrics.add(embedded, nil, n) end
   function ctx.on_finish(job, ev)
     local u = job.usage
@@ -88,6 +96,7 @@ function telemetry.attach(ctx)
     metrics.add(generated, nil, u.n_generated)
     metrics.add(finished, 'reason="' .. ev.reason .. '"')
     metrics.observe(queue, (u.queue_ms or 0) / 1000)
+    if u.n_prompt > 0 then metrics.observe(hits, u.n_cached / u.n_prompt) end
     metrics.add(twins.prompt_tokens_total, nil, u.n_prompt)
     metrics.add(twins.tokens_predicted_total, nil, u.n_generated)
     metrics.add(twins.prompt_seconds_total, nil, (u.prefill_ms or 0) / 1000)
