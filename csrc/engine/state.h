@@ -181,6 +181,8 @@ void mtx_run_free(mtx_run *r);
 // Takes the logits of the run's last token: samples, emits, may set doomed.
 void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits);
 void mtx_run_prompt_logits(mtx_engine *e, mtx_run *r, int64_t i_token, const float *logits);
+// The sampled token is in r->tokens: its text, and what follows from it. lp and its alternatives: NULL, or what goes out with it.
+void mtx_run_take_token(mtx_engine *e, mtx_run *r, int32_t token, const mtx_token_logprob *lp, const mtx_logprob *top);
 // Ends a request: event, pages to the prefix index or back, doomed.
 void mtx_run_finish(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_text_rule *stop, const mtx_err *err, const char *code);
 void mtx_run_end(mtx_engine *e, mtx_run *r, mtx_done_reason reason);  // the same behind all text that is held

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Inside the builder: shared by graph.c (weights, values), graph_ops.c (ops) and
+// Inside the builder: shared by graph.c (weights, values), graph_*.c (ops) and
 // compile.c (plan). Not for anyone else.
 #ifndef MTX_GRAPH_GRAPH_BUILD_H
 #define MTX_GRAPH_GRAPH_BUILD_H
@@ -21,6 +21,13 @@ mtx_val mtx_gb_new(mtx_graph *g, mtx_domain dom, int64_t n);
 mtx_step_desc *mtx_gb_step(mtx_graph *g, mtx_op op);
 mtx_domain mtx_gb_domain(mtx_graph *g, mtx_val v);
 bool mtx_gb_bad(const mtx_graph *g);
+// False, with an error that names the op, when its shapes do not fit; false after any earlier error.
+bool mtx_gb_check(mtx_graph *g, bool ok, const char *what);
+// Appends a one-input step whose output is a fresh row of n floats in x's domain.
+mtx_step_desc *mtx_gb_step1(mtx_graph *g, mtx_op op, mtx_val x, int64_t n, mtx_val *out);
+// The form in which w multiplies; x in that form: x itself, or its (cached) encoding.
+mtx_act_format mtx_gb_act(mtx_graph *g, mtx_wid w);
+mtx_val mtx_gb_encoded(mtx_graph *g, mtx_val x, mtx_act_format act);
 
 mtx_code mtx_plan_compile(mtx_plan *p, mtx_err *err);
 
