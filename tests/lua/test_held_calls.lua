@@ -4,6 +4,7 @@ local lu = require("luaunit")
 local chain = require("chain_model")
 local client = require("http_client")
 local config = require("mtx.config")
+local custom_tool = require("mtx.api.custom_tool")
 local fixture = require("http_fixture")
 local json = require("mtx.json")
 local serve = require("mtx.serve")
@@ -84,6 +85,70 @@ function TestHeldCalls:test_the_input_of_custom_tools_is_held_to_its_grammar()
   local r = respond({ input = "@patch", tools = { patch }, parallel_tool_calls = false })
   lu.assertEquals(r.status, 200, r.body)
   lu.assertStrMatches(r.json.output[1].input, "%*%*%* Begin%+[ab]\n.*")
+end
+
+-- The same tools in chat completions, where they and their calls have an object of their own.
+local function chat(body)
+  body.model, body.temperature = "chain", 0
+  return client.request(ctx.port, "POST", "/v1/chat/completions", body)
+end
+
+local function in_chat(tool)
+  local format = tool.format and { type = "grammar", grammar = { syntax = tool.format.syntax, definition = tool.format.definition } }
+  return { type = "custom", custom = { name = tool.name, description = tool.description, format = format } }
+end
+
+function TestHeldCalls:test_custom_tools_in_chat_completions()
+  local patch = in_chat(custom("patch", "lark", 'start: "*** Begin" line+ "*** End"\nline: "+" /[ab"]/ LF\n%import common.LF'))
+  local sh = in_chat(custom("sh", "regex", "[a-c]{2}-\\d"))
+  local function ask(more)
+    local body = { messages = { { role = "user", content = "@x" } }, tools = { patch, sh, WEATHER[1] }, tool_choice = "required", parallel_tool_calls = false, max_tokens = 300 }
+    for k, v in pairs(more) do body[k] = v end
+    return chat(body)
+  end
+  for _, c in ipairs({ { "sh", "^[a-c][a-c]%-%d$" }, { "patch", '^%*%*%* Begin%+[ab"]\n.*%*%*%* End$' } }) do
+    local named = { tool_choice = { type = "custom", custom = { name = c[1] } } }
+    local r = ask(named)
+    lu.assertEquals(r.status, 200, r.body)
+    local choice = r.json.choices[1]
+    local call = choice.message.tool_calls[1]
+    lu.assertEquals({ choice.finish_reason, call.type, call.custom.name, call["function"] }, { "tool_calls", "custom", c[1], nil }, r.body)
+    lu.assertStrMatches(call.custom.input, c[2])
+    -- streamed: the same call, its text in deltas that only append
+    named.stream = true
+    local first, text = nil, ""
+    for _, ev in ipairs(client.sse(ask(named).body)) do
+      local delta = type(ev.data) == "table" and ev.data.choices[1] and ev.data.choices[1].delta.tool_calls
+      if delta then
+        first = first or delta[1]
+        text = text .. (delta[1].custom.input or "")
+      end
+    end
+    lu.assertEquals({ first.type, first.custom.name, first.index, text }, { "custom", c[1], 0, call.custom.input })
+    -- and back: what the server said is taken, and shows to the model
+    local back = chat({ messages = { { role = "user", content = "@x" }, { role = "assistant", content = json.null, tool_calls = { call } },
+      { role = "tool", tool_call_id = call.id, content = "done" } }, tools = { patch, sh }, max_tokens = 4 })
+    lu.assertEquals(back.status, 200, back.body)
+  end
+  -- a function beside them stays one; a call that is cut keeps its text
+  local named = ask({ tool_choice = { type = "function", ["function"] = { name = "weather" } } }).json.choices[1].message.tool_calls[1]
+  lu.assertEquals({ named.type, named["function"].name }, { "function", "weather" })
+  local cut = ask({ tool_choice = { type = "custom", custom = { name = "patch" } }, max_tokens = 30 })
+  lu.assertEquals({ cut.status, cut.json.choices[1].finish_reason }, { 200, "length" })
+  for path, tool in pairs({ ["tools[0].custom"] = { type = "custom" }, ["tools[0].custom.name"] = { type = "custom", custom = json.object() },
+    ["tools[0].custom.format.grammar"] = { type = "custom", custom = { name = "t", format = { type = "grammar", syntax = "regex", definition = "a" } } },
+    ["tools[0].custom.format.grammar.definition"] = in_chat(custom("t", "lark", "start: x")), ["tools[0].type"] = { type = "web_search" } }) do
+    local r = chat({ messages = { { role = "user", content = "x" } }, tools = { tool } })
+    lu.assertEquals(r.status, 400, r.body)
+    lu.assertStrContains(r.json.error.message, path)
+  end
+end
+
+function TestHeldCalls:test_the_text_of_a_custom_call()
+  for arguments, want in pairs({ ['{"input":"a\\n\\"b\\\\"}'] = 'a\n"b\\', ['{"input": "*** Be'] = "*** Be", ['{"input":"a\\'] = "a", ['{"input":"a\\u00'] = "a", ['{"input":"a\\\\u00'] = "a\\u00",
+    ['{"inp'] = '{"inp', [''] = "", ['{"input":7}'] = '{"input":7}' }) do
+    lu.assertEquals(custom_tool.input(arguments), want, arguments)
+  end
 end
 
 function TestHeldCalls:test_a_grammar_that_cannot_be_held_is_a_400_that_names_it()

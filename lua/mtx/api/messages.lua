@@ -79,19 +79,26 @@ function messages.call(name, arguments, id, where)
   return { id = type(id) == "string" and id or nil, type = "function", ["function"] = { name = name, arguments = arguments } }
 end
 
--- Tools of OpenAI's and Ollama's form. PHP clients send [] for an empty object.
-function messages.tools(t, key)
-  local list = check.array(t, key or "tools", nil, request.MAX.tools)
+-- Tools of OpenAI's and Ollama's form. PHP clients send [] for an empty object. custom(tool, where), where there is
+-- one, makes a function of a tool of type custom.
+function messages.tools(t, custom)
+  local list = check.array(t, "tools", nil, request.MAX.tools)
   if not list or #list == 0 then return nil end
   local out = {}
   for i, tool in ipairs(list) do
     local where = "tools[" .. (i - 1) .. "]"
     if type(tool) ~= "table" then check.fail(400, where .. " must be an object") end
+    if custom and tool.type == "custom" then
+      if type(tool.custom) ~= "table" then check.fail(400, where .. ".custom must be an object") end
+      out[i] = custom(tool.custom, where .. ".custom")
+      goto next
+    end
     local f = tool["function"]
-    if tool.type ~= nil and tool.type ~= "function" then check.fail(400, where .. ".type must be function") end
+    if tool.type ~= nil and tool.type ~= "function" then check.fail(400, where .. ".type must be function" .. (custom and " or custom" or "")) end
     if type(f) ~= "table" then check.fail(400, where .. ".function must be an object") end
     messages.tool(f, where .. ".function")
     out[i] = tool
+    ::next::
   end
   return out
 end
@@ -121,7 +128,7 @@ function messages.tool_choice(choice, tools)
     if choice == "required" and not tools then check.fail(400, "tool_choice required needs tools") end
     return choice
   end
-  local f = type(choice) == "table" and (choice["function"] or choice)
+  local f = type(choice) == "table" and (choice["function"] or choice.custom or choice)
   local name = type(f) == "table" and f.name
   if type(name) ~= "string" then check.fail(400, "tool_choice must be auto, none, required or name a function") end
   for _, tool in ipairs(tools or {}) do

@@ -2,6 +2,7 @@
 -- OpenAI's chat completions, completions and embeddings: body -> neutral request
 -- (api.md, sections 2.1 and 2.4). The replies are in openai_reply.lua.
 local check = require("mtx.api.check")
+local custom_tool = require("mtx.api.custom_tool")
 local messages = require("mtx.api.messages")
 local request = require("mtx.api.request")
 
@@ -28,8 +29,12 @@ local function read_calls(list, where)
   local calls = {}
   for j, c in ipairs(list) do
     local at = where .. ".tool_calls[" .. (j - 1) .. "]"
-    if type(c) ~= "table" or type(c["function"]) ~= "table" then fail(400, at .. ".function must be an object") end
-    calls[j] = messages.call(c["function"].name, c["function"].arguments, c.id, at)
+    if type(c) == "table" and c.type == "custom" and type(c.custom) == "table" then
+      calls[j] = messages.call(c.custom.name, custom_tool.arguments(c.custom, at .. ".custom"), c.id, at)
+    else
+      if type(c) ~= "table" or type(c["function"]) ~= "table" then fail(400, at .. ".function must be an object") end
+      calls[j] = messages.call(c["function"].name, c["function"].arguments, c.id, at)
+    end
   end
   return #calls > 0 and calls or nil
 end
@@ -144,7 +149,7 @@ openai.common = common
 function openai.chat(body)
   local r = common(body, { dialect = "openai", task = "chat" })
   r.messages = openai.messages(body)
-  r.tools = messages.tools(body)
+  r.tools = messages.tools(body, function(t, where) return custom_tool.read(t, where, r, true) end)
   r.tool_choice = messages.tool_choice(get(body, "tool_choice"), r.tools)
   r.parallel_tool_calls = check.boolean(body, "parallel_tool_calls")
   r.format = openai.format(body)

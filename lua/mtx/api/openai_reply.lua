@@ -2,6 +2,7 @@
 -- OpenAI's replies (api.md, 2.2 and 2.3): writers turn neutral events into SSE
 -- frames, or a finished result into one object. What stays the same in every
 -- chunk of a stream is put together once.
+local custom_tool = require("mtx.api.custom_tool")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")
 
@@ -75,7 +76,7 @@ function reply.chat(req, meta)
     .. ',"model":' .. quote(meta.model) .. ',"system_fingerprint":' .. quote(meta.fingerprint) .. ',"choices":['
   local fields = meta.reasoning_fields
   return setmetatable({ req = req, meta = meta, head = head, ctype = stream.SSE, opened = {}, prefix = {}, ping = stream.COMMENT,
-    reason_a = fields ~= "reasoning", reason_b = fields ~= "reasoning_content", calls = {} }, Chat)
+    reason_a = fields ~= "reasoning", reason_b = fields ~= "reasoning_content", input = {} }, Chat)
 end
 
 -- ev: what it tells of, with the logprobs and the usage that go with it.
@@ -108,9 +109,20 @@ function Chat:event(ev)
     local delta = (self.reason_a and '"reasoning_content":' .. q or "") .. (self.reason_a and self.reason_b and "," or "")
       .. (self.reason_b and '"reasoning":' .. q or "")
     return chunk(self, ev, "{" .. delta .. "}")
+  elseif kind == "call" and self.req.custom and self.req.custom[ev.name] then
+    self.input[c] = {} -- JSON around the text: its parts are no parts of the text
+    return chunk(self, ev, '{"tool_calls":[{"index":' .. ev.index .. ',"id":' .. quote(ev.id)
+      .. ',"type":"custom","custom":{"name":' .. quote(ev.name) .. ',"input":""}}]}')
   elseif kind == "call" then
     return chunk(self, ev, '{"tool_calls":[{"index":' .. ev.index .. ',"id":' .. quote(ev.id)
       .. ',"type":"function","function":{"name":' .. quote(ev.name) .. ',"arguments":""}}]}')
+  elseif kind == "arguments" and self.input[c] then
+    table.insert(self.input[c], ev.text)
+    return (ev.logprobs or ev.usage) and chunk(self, ev, "{}") or ""
+  elseif (kind == "call_end" or kind == "call_cut") and self.input[c] then
+    local input = custom_tool.input(table.concat(self.input[c]))
+    self.input[c] = nil
+    return chunk(self, ev, '{"tool_calls":[{"index":' .. ev.index .. ',"custom":{"input":' .. quote(input) .. "}}]}")
   elseif kind == "arguments" then
     return chunk(self, ev, '{"tool_calls":[{"index":' .. ev.index .. ',"function":{"arguments":' .. quote(ev.text) .. "}}]}")
   elseif kind == "progress" then
@@ -132,10 +144,15 @@ end
 
 function Chat:fault(body) return stream.sse(wire.encode(body)) end
 
-function reply.calls(calls)
+-- custom: the set of names of tools that take a text (custom_tool.lua), or nil.
+function reply.calls(calls, custom)
   local out = list()
   for i, c in ipairs(calls) do
-    out[i] = { id = c.id, type = "function", ["function"] = { name = c.name, arguments = c.arguments } }
+    if custom and custom[c.name] then
+      out[i] = { id = c.id, type = "custom", custom = { name = c.name, input = custom_tool.input(c.arguments) } }
+    else
+      out[i] = { id = c.id, type = "function", ["function"] = { name = c.name, arguments = c.arguments } }
+    end
   end
   return out
 end
@@ -145,7 +162,7 @@ function Chat:whole(result)
   for i, c in ipairs(result.choices) do
     local message = { role = "assistant", content = c.text }
     if c.calls then
-      message.tool_calls = reply.calls(c.calls)
+      message.tool_calls = reply.calls(c.calls, self.req.custom)
       if c.text == "" then message.content = null end
     end
     if c.thinking then

@@ -2,8 +2,7 @@
 -- OpenAI's /v1/responses: body -> neutral request (api.md, 2.5). The replies are
 -- in responses_reply.lua.
 local check = require("mtx.api.check")
-local call_grammar = require("mtx.parse.call_grammar")
-local core = require("mtx.core")
+local custom_tool = require("mtx.api.custom_tool")
 local json = require("mtx.json")
 local messages = require("mtx.api.messages")
 local openai = require("mtx.api.openai")
@@ -40,7 +39,7 @@ local function item(it, where, out)
     table.insert(last.tool_calls, call)
   elseif kind == "custom_tool_call" then
     return item({ type = "function_call", name = get(it, "name"), call_id = get(it, "call_id"),
-      arguments = json.object("input", check.string(it, "input", where .. ".input") or "") }, where, out)
+      arguments = custom_tool.arguments(it, where) }, where, out)
   elseif kind == "function_call_output" or kind == "custom_tool_call_output" then
     local id = check.string(it, "call_id", where .. ".call_id")
     if not id then fail(400, where .. ".call_id is required") end
@@ -76,34 +75,6 @@ local HOSTED = { web_search = true, web_search_preview = true, file_search = tru
 
 local function hosted(kind) return type(kind) == "string" and (HOSTED[kind] or HOSTED[kind:gsub("_%d[%d_]*$", "")]) end
 
--- What a custom tool's text must look like -> a pattern of its whole, or nil; a Lark grammar goes into r.input_grammars.
-local function input_format(t, where, r)
-  local format = check.object(t, "format", where .. ".format")
-  local kind = format and check.one_of(format, "type", { "text", "grammar" }, where .. ".format.type")
-  if kind ~= "grammar" then return nil end
-  local syntax = check.one_of(format, "syntax", { "lark", "regex" }, where .. ".format.syntax")
-  local definition = check.string(format, "definition", where .. ".format.definition")
-  if not syntax or not definition then fail(400, where .. ".format needs syntax and definition") end
-  local pattern, message = syntax == "regex" and "^(?:" .. definition .. ")$" or nil, nil
-  if pattern then message = select(2, core.grammar.regex(pattern)) else message = call_grammar.fault_of_custom(definition) end
-  if message then fail(400, ("%s.format.definition cannot be held: %s"):format(where, message), { param = "tools" }) end
-  if not pattern then
-    r.input_grammars = r.input_grammars or {}
-    r.input_grammars[t.name] = definition
-  end
-  return pattern, ("; it must match this %s%s:\n%s"):format(syntax == "lark" and "Lark grammar" or "regex", pattern and " as a whole" or "", definition)
-end
-
--- A tool that takes free text: a function with one string, and the text is given back as such.
-local function custom_tool(t, where, r)
-  r.custom = r.custom or {}
-  local name = check.string(t, "name", where .. ".name")
-  if name then r.custom[name] = true end
-  local pattern, must = input_format(t, where, r)
-  return json.object("name", name, "description", get(t, "description"), "parameters", json.object("type", "object",
-    "properties", json.object("input", json.object("type", "string", "description", "The tool's whole input" .. (must or ""), "pattern", pattern)), "required", json.array({ "input" })))
-end
-
 -- Function tools are flat here.
 local function tools(body, r)
   local list = check.array(body, "tools", nil, request.MAX.tools)
@@ -117,9 +88,7 @@ local function tools(body, r)
       messages.tool(f, where)
       out[#out + 1] = json.object("type", "function", "function", f)
     elseif t.type == "custom" then
-      local f = custom_tool(t, where, r)
-      messages.tool(f, where)
-      out[#out + 1] = json.object("type", "function", "function", f)
+      out[#out + 1] = custom_tool.read(t, where, r)
     elseif not hosted(t.type) then
       fail(400, where .. ": tools of type " .. tostring(t.type):sub(1, 40) .. " are not supported")
     end

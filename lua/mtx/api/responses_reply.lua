@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 -- Replies of /v1/responses: output items are built while events come in, the
 -- same way for streams and whole replies, so that both store the same thing.
+local custom_tool = require("mtx.api.custom_tool")
 local ids = require("mtx.ids")
-local json = require("mtx.json")
 local stream = require("mtx.http.stream")
 local wire = require("mtx.api.wire")
 
@@ -68,8 +68,7 @@ local function close(self, status)
       .. frame(self, "response.reasoning_summary_part.done", with({ summary_index = 0, part = part }))
     item.summary = list({ part })
   elseif item.type == "custom_tool_call" then
-    local value = json.decode(text)
-    item.input = json.is_object(value) and type(value.input) == "string" and value.input or text
+    item.input = custom_tool.input(text)
     out = frame(self, "response.custom_tool_call_input.delta", with({ delta = item.input }))
       .. frame(self, "response.custom_tool_call_input.done", with({ input = item.input }))
   else
