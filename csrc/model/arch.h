@@ -96,6 +96,8 @@ typedef struct mtx_layer {
 } mtx_layer;
 // Llama's: norms "attn_norm" and "ffn_norm" in front, gated SiLU.
 mtx_layer mtx_layer_default(const mtx_rope *rope);
+// Norms behind attention and the feed-forward network, by their usual names.
+void mtx_layer_post_norms(mtx_layer *l);
 mtx_val mtx_block_attention(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_layer *l);
 mtx_val mtx_block_layer(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, const mtx_layer *l);
 // All layers alike (the leading ones dense, if experts say so), then the head.

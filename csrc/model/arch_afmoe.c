@@ -10,8 +10,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   rope.mode = MTX_ROPE_NEOX;
   mtx_experts e = mtx_experts_read(h, MTX_GATE_SIGMOID, false);
   mtx_layer l = mtx_layer_default(&rope);
-  l.attn_post_norm = "post_attention_norm";
-  l.ffn_post_norm = "post_ffw_norm";
+  mtx_layer_post_norms(&l);
   l.qk_norm = MTX_QK_NORM_ROPE;
   l.out_gate = true;
   mtx_val x = mtx_block_embed(g, h, sqrtf((float)h->n_embd));

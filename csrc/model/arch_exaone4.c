@@ -11,8 +11,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   else if (!mtx_h_has(h, "attention.sliding_window")) h->window = 4096;
   mtx_layer l = mtx_layer_default(&rope);
   l.attn_norm = l.ffn_norm = NULL;
-  l.attn_post_norm = "post_attention_norm";
-  l.ffn_post_norm = "post_ffw_norm";
+  mtx_layer_post_norms(&l);
   l.qk_norm = MTX_QK_NORM_ROPE;
   mtx_val x = mtx_block_embed(g, h, 1.0f);
   for (int il = 0; il < h->n_layer; il++) {

@@ -9,8 +9,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   mtx_rope rope = h->rope;
   rope.mode = MTX_ROPE_NEOX;
   mtx_layer l = mtx_layer_default(&rope);
-  l.attn_post_norm = "post_attention_norm";
-  l.ffn_post_norm = "post_ffw_norm";
+  mtx_layer_post_norms(&l);
   l.act = MTX_UNARY_GELU;
   // As in gemma3, the 27B model (46 layers) divides by its hidden size per head.
   l.attn.scale = mtx_h_f32(h, "attention.scale", h->n_layer == 46 && h->n_head[0] ? 1.0f / sqrtf((float)(h->n_embd / h->n_head[0])) : 0.0f);

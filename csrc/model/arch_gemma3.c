@@ -15,8 +15,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   local.base = mtx_h_f32(h, "rope.freq_base_swa", 10000.0f);
   local.scale = 1.0f;
   mtx_layer l = mtx_layer_default(&global);
-  l.attn_post_norm = "post_attention_norm";
-  l.ffn_post_norm = "post_ffw_norm";
+  mtx_layer_post_norms(&l);
   l.qk_norm = MTX_QK_NORM_ROPE;
   l.act = MTX_UNARY_GELU;
   // llama.cpp takes the scale from the layer count: the 27B model (62 layers) divides by its hidden size per head.

@@ -11,10 +11,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   rope.mode = mtx_h_layer(h, "rope.dimension_sections", 0, 0) ? MTX_ROPE_NEOX : MTX_ROPE_NORM;
   mtx_layer l = mtx_layer_default(&rope);
   l.ffn = MTX_FFN_JOINED;
-  if (strcmp(h->arch, "glm4") == 0) {
-    l.attn_post_norm = "post_attention_norm";
-    l.ffn_post_norm = "post_ffw_norm";
-  }
+  if (strcmp(h->arch, "glm4") == 0) mtx_layer_post_norms(&l);
   return mtx_block_decoder(g, h, mtx_block_embed(g, h, 1.0f), &l);
 }
 

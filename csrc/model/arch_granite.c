@@ -13,7 +13,9 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   rope.mode = MTX_ROPE_NORM;
   rope.factors = mtx_g_vector_opt(g, -1, "rope_freqs", rope.n_rot / 2);
   bool minicpm = strcmp(h->arch, "minicpm") == 0;
-  // MiniCPM's files before these keys existed: its published constants.
+  // MiniCPM's files before these keys existed: its published constants (scale_emb 12, scale_depth 1.4, dim_model_base 256: the
+  // head's input is divided by n_embd / 256). llama.cpp had these too until it gave MiniCPM Granite's graph, which divides by
+  // their default 256 / n_embd and so turns that scale upside down.
   float embed_scale = mtx_h_f32(h, "embedding_scale", minicpm ? 12.0f : 1.0f);
   float logit_scale = mtx_h_f32(h, "logit_scale", minicpm ? (float)h->n_embd / 256.0f : 1.0f);
   mtx_experts e = mtx_experts_read(h, MTX_GATE_SOFTMAX, true);

@@ -12,8 +12,7 @@ static mtx_val build(mtx_graph *g, mtx_hparams *h) {
   local.ext = 0.0f;
   mtx_layer l = mtx_layer_default(&global);
   l.attn_norm = l.ffn_norm = NULL;
-  l.attn_post_norm = "post_attention_norm";
-  l.ffn_post_norm = "post_ffw_norm";
+  mtx_layer_post_norms(&l);
   l.qk_norm = MTX_QK_NORM_ROPE;
   mtx_val x = mtx_block_embed(g, h, 1.0f);
   for (int il = 0; il < h->n_layer; il++) {

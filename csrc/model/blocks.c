@@ -204,6 +204,11 @@ mtx_layer mtx_layer_default(const mtx_rope *rope) {
 
 static mtx_val normed(mtx_graph *g, mtx_hparams *h, int il, const char *name, mtx_val x) { return name ? mtx_block_norm(g, h, il, name, x) : x; }
 
+void mtx_layer_post_norms(mtx_layer *l) {
+  l->attn_post_norm = "post_attention_norm";
+  l->ffn_post_norm = "post_ffw_norm";
+}
+
 static mtx_val residual(mtx_graph *g, mtx_hparams *h, int il, mtx_val x, mtx_val y, const char *post_norm, const mtx_layer *l) {
   y = normed(g, h, il, post_norm, y);
   return mtx_g_add(g, x, l->residual_scale != 1.0f ? mtx_g_scale(g, y, l->residual_scale, 0.0f) : y);

@@ -34,6 +34,14 @@ function client.connect(port, host)
   return self
 end
 
+-- Sends a request without waiting for its answer; the server closes the connection behind it. body: a table for JSON, or nil
+-- for GET; headers: whole lines. -> its connection
+function client.begin(port, path, body, headers)
+  local text = body and cjson.encode(body) or ""
+  return client.connect(port):send((body and "POST " or "GET ") .. path .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    .. (headers or "") .. "Content-Length: " .. #text .. "\r\n\r\n" .. text)
+end
+
 function Client:send(bytes)
   self.sock:write(bytes)
   return self

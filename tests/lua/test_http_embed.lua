@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- Embedding requests as work of the server: bounded in number, cancelled by hang-up, batch and drain, and beside others.
 local lu = require("luaunit")
-local cjson = require("cjson")
 local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
@@ -15,12 +14,7 @@ local function start(flags)
   port = ctx.port
 end
 
-local function send(path, body)
-  body = cjson.encode(body)
-  local c = client.connect(port)
-  c:send("POST " .. path .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
-  return c
-end
+local function send(path, body) return client.begin(port, path, body) end
 
 local function post(path, body) return client.request(port, "POST", path, body) end
 local function held(n) return client.wait(function() return #fake.embeds == n end, 3000) end

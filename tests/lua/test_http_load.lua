@@ -22,13 +22,7 @@ local function start(flags)
 end
 
 -- Sends a request without waiting; on(c) is called when more has come or the connection has ended. -> its connection
-local function send(path, body, headers)
-  local text = body and cjson.encode(body) or ""
-  local c = client.connect(ctx.port)
-  c:send((body and "POST " or "GET ") .. path .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n" .. (headers or "")
-    .. "Content-Length: " .. #text .. "\r\n\r\n" .. text)
-  return c
-end
+local function send(path, body, headers) return client.begin(ctx.port, path, body, headers) end
 
 local function idle()
   lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 and ctx.http.n_conns == 0 end, 60000))

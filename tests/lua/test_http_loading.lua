@@ -22,12 +22,7 @@ end
 local function stop() fixture.stop(ctx) end
 
 -- A request on its way; its connection.
-local function send(path, body)
-  body = cjson.encode(body)
-  local c = client.connect(port)
-  c:send("POST " .. path .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
-  return c
-end
+local function send(path, body) return client.begin(port, path, body) end
 
 local function chat(model, more)
   local body = { model = model, messages = { { role = "user", content = "@say{a b}" } } }

@@ -20,12 +20,7 @@ local function post(path, body, headers) return client.request(port, "POST", pat
 local function get(path, headers) return client.request(port, "GET", path, nil, headers) end
 local function user(text) return { { role = "user", content = text } } end
 
-local function send(path, body)
-  body = cjson.encode(body)
-  local c = client.connect(port)
-  c:send("POST " .. path .. " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
-  return c
-end
+local function send(path, body) return client.begin(port, path, body) end
 
 TestAuthority = {}
 
