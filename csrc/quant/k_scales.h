@@ -16,4 +16,13 @@ static inline void mtx_k_scales_get(const uint8_t *sc, int s, float d, float dmi
   min2[0] = min2[1] = -(dmin * (float)offset);
 }
 
+// Eight scales and offsets below 64 -> the 12 bytes.
+static inline void mtx_k_scales_put(const uint8_t *scale, const uint8_t *offset, uint8_t *sc) {
+  for (int s = 0; s < 4; s++) {
+    sc[s] = (uint8_t)(scale[s] | scale[s + 4] >> 4 << 6);
+    sc[s + 4] = (uint8_t)(offset[s] | offset[s + 4] >> 4 << 6);
+    sc[s + 8] = (uint8_t)((scale[s + 4] & 15) | (offset[s + 4] & 15) << 4);
+  }
+}
+
 #endif

@@ -33,13 +33,14 @@
 #include "quant/q8_0.h"
 #include "quant/q8_1.h"
 #include "quant/q8_k.h"
+#include "quant/search.h"
 #include "quant/tq1_0.h"
 #include "quant/tq2_0.h"
 
 static const mtx_qtype types[] = {
-#define MTX_QTYPE(id_, name_, block_, bytes_, decode_, unpack_, has_min_, encode_)        \
+#define MTX_QTYPE(id_, name_, block_, bytes_, decode_, unpack_, has_min_, encode_, search_) \
   {.id = (id_), .name = #name_, .block = (block_), .block_bytes = (bytes_), .has_min = (has_min_), \
-   .decode = decode_, .unpack = unpack_, .encode = encode_},
+   .decode = decode_, .unpack = unpack_, .encode = encode_, .search = search_},
 #include "quant/types.def"
 #undef MTX_QTYPE
 };
@@ -65,4 +66,15 @@ const mtx_qtype *mtx_qtype_by_name(const char *name) {
 bool mtx_qtype_row_bytes(const mtx_qtype *t, uint64_t n, uint64_t *out) {
   if (n % t->block) return false;
   return !__builtin_mul_overflow(n / t->block, (uint64_t)t->block_bytes, out);
+}
+
+bool mtx_qtype_encodes(const mtx_qtype *t) { return t->encode || t->search; }
+
+void mtx_qtype_encode_rows(const mtx_qtype *t, const float *src, void *dst, int64_t n_rows, int64_t n_cols, const float *importance) {
+  if (t->encode && !(t->search && importance)) {
+    t->encode(src, dst, n_rows * n_cols);
+    return;
+  }
+  int64_t row_bytes = n_cols / t->block * t->block_bytes;
+  for (int64_t r = 0; r < n_rows; r++) t->search(src + r * n_cols, (uint8_t *)dst + r * row_bytes, n_cols, importance);
 }

@@ -22,9 +22,10 @@ typedef struct mtx_qtype {
   // The integer form of 32 elements, for a multiplication by any type: see unpack.h. NULL where
   // weights are plain floats.
   void (*unpack)(const void *row, int64_t i_block32, int8_t *q, float *scale2, float *min2);
-  // Encodes n floats (a multiple of `block`) the way ggml does, byte for byte. NULL: mtx reads
-  // this type but does not write it.
+  // Encodes n floats (a multiple of `block`) the way ggml does, byte for byte, where that takes no search.
   void (*encode)(const float *src, void *dst, int64_t n);
+  // Encodes one row by search (search.h): of types without `encode` the only way, of others the way with importance.
+  void (*search)(const float *src, uint8_t *dst, int64_t n, const float *importance);
 } mtx_qtype;
 
 // NULL when the id is unknown or was removed from GGUF.
@@ -37,5 +38,11 @@ const mtx_qtype *mtx_qtype_at(int i);
 // Bytes of one row of n elements; false when n is no multiple of the block or
 // the product does not fit.
 bool mtx_qtype_row_bytes(const mtx_qtype *t, uint64_t n, uint64_t *out);
+
+// Can mtx write this type?
+bool mtx_qtype_encodes(const mtx_qtype *t);
+// Encodes n_rows rows of n_cols floats (a multiple of the block; all finite) as ggml does, byte for byte. importance: NULL,
+// or n_cols weights that are not negative: how much an error in each column costs. Types that know no search ignore them.
+void mtx_qtype_encode_rows(const mtx_qtype *t, const float *src, void *dst, int64_t n_rows, int64_t n_cols, const float *importance);
 
 #endif

@@ -126,6 +126,18 @@ static bool all_tiny(const float *x, uint32_t n) {
   return true;
 }
 
+static double squared_error(const mtx_qtype *t, const uint8_t *block, const float *x) {
+  float back[256];
+  double sum = 0;
+  t->decode(block, back, t->block);
+  for (uint32_t j = 0; j < t->block; j++) sum += ((double)back[j] - (double)x[j]) * ((double)back[j] - (double)x[j]);
+  return sum;
+}
+
+// ggml's IQ3_S misplaces the codes after a run of 32 zeros; mtx does not. Block 29 of the source is the only one with such a run
+// and something behind it.
+static bool is_misplaced(const mtx_qtype *t, int block) { return t->id == 21 && block == 29; }
+
 // Encoding the source rows byte for byte. Blocks of row 5 whose decoded floats are all zero or
 // subnormal are left out: there ggml converts an infinity to an integer (golden README).
 static void test_encode(void) {
@@ -135,27 +147,32 @@ static void test_encode(void) {
   int n_types = 0;
   for (int i = 0; n_src == N * 4 && i < mtx_qtype_count(); i++) {
     const mtx_qtype *t = mtx_qtype_at(i);
-    if (!t->encode) continue;
+    if (!mtx_qtype_encodes(t)) continue;
     n_types++;
     char name[64];
     size_t n_want;
     snprintf(name, sizeof name, "%s.q", t->name);
     uint8_t *want = slurp(name, &n_want), *got = malloc(n_want + 1);
     float *back = malloc(t->block * sizeof *back);
-    t->encode(src, got, N);
+    mtx_qtype_encode_rows(t, src, got, N_ROWS, N_COLS, NULL);
     int bad = 0, first = -1, left_out = 0;
     for (int k = 0; k < N / (int)t->block; k++) {
       size_t at = (size_t)k * t->block_bytes;
       t->decode(want + at, back, t->block);
       bool out = t->block > 1 && k * (int)t->block / N_COLS == 5 && all_tiny(back, t->block);
       left_out += out;
+      if (is_misplaced(t, k)) {
+        double ours = squared_error(t, got + at, src + 256 * k), theirs = squared_error(t, want + at, src + 256 * k);
+        CHECK(ours < 0.05 * theirs, "%s: error %g, ggml's %g", t->name, ours, theirs);
+        continue;
+      }
       if (!out && memcmp(want + at, got + at, t->block_bytes) != 0 && bad++ == 0) first = k;
     }
     CHECK(bad == 0, "%s: %d blocks differ, first %d", name, bad, first);
     CHECK(left_out <= N_COLS / (int)t->block);
     free(want), free(got), free(back);
   }
-  CHECK(n_types == 16);
+  CHECK(n_types == 30);
   free(src);
 }
 
@@ -185,10 +202,10 @@ static void test_encode_odd(void) {
   uint8_t block[1024];
   for (int i = 0; i < mtx_qtype_count(); i++) {
     const mtx_qtype *t = mtx_qtype_at(i);
-    if (!t->encode) continue;
+    if (!mtx_qtype_encodes(t)) continue;
     for (int k = 0; k < N_ODD * 2; k++) {
       for (int j = 0; j < 256; j++) x[j] = k < N_ODD ? odd[k] : j == 7 ? odd[k - N_ODD] : 0.25f * (float)(j % 5);
-      t->encode(x, block, 256);
+      mtx_qtype_encode_rows(t, x, block, 1, 256, NULL);
       t->decode(block, back, 256);
       if (k == N_ODD - 1) CHECK(all_tiny(back, 256), "%s", t->name);
     }
