@@ -219,7 +219,7 @@ int mtx_bind_gguf(lua_State *L) {
     {"metadata", l_gguf_metadata}, {"tensors", l_gguf_tensors}, {"tensor_data", l_gguf_tensor_data},
     {"info", l_gguf_info},         {"close", l_gguf_close},     {NULL, NULL},
   };
-  static const luaL_Reg functions[] = {{"open", l_gguf_open}, {"write", mtx_bind_gguf_write}, {NULL, NULL}};
+  static const luaL_Reg functions[] = {{"open", l_gguf_open}, {"write", mtx_bind_gguf_write}, {"types", mtx_bind_gguf_types}, {NULL, NULL}};
   mtx_bind_new_type(L, TYPE, meta, methods);
   luaL_newlib(L, functions);
   return 1;

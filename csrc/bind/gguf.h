@@ -6,6 +6,7 @@
 #include <lua.h>
 
 #include "gguf/gguf.h"
+#include "gguf/write.h"
 
 // The handle at stack index `idx`; raises when it is none or closed. Borrowed:
 // a userdata that keeps pointers into it pins it by a user value.
@@ -21,5 +22,10 @@ mtx_gguf *mtx_bind_take_gguf(lua_State *L, int idx);
 
 // gguf.write, in gguf_write.c.
 int mtx_bind_gguf_write(lua_State *L);
+
+// In gguf_convert.c: gguf.types, and an entry of gguf.write (the table at index `entry`) that has a type as well as a file. Pushes what has to
+// live until the file is written (or nil).
+int mtx_bind_gguf_types(lua_State *L);
+mtx_code mtx_bind_add_as(lua_State *L, mtx_gguf_writer *w, int entry, const mtx_gguf *g, const mtx_gguf_tensor *t, int n_threads, mtx_err *err);
 
 #endif

@@ -5,7 +5,10 @@
 //   from     an opened GGUF whose keys (and, without `tensors`, tensors) are copied first
 //   remove   list of keys of `from` to leave out
 //   kv       list of {key=, type=, value=} (arrays also item_type=); replaces or appends
-//   tensors  list of {name=, type="F32", shape={...}, data=bytes}, or {name=, from=gguf}
+//   tensors  list of {name=, type="F32", shape={...}, data=bytes}, or {name=, from=gguf}; the latter also with a type= to be converted to, and
+//            importance={from=gguf, sums=name, counts=name} of its columns
+//   threads  that convert (nil or 0: all cores)
+//   progress function(bytes of tensors written, of how many); true ends the writing
 // Returns true, or nil, message, code. Tables of the wrong shape raise.
 #include <float.h>
 #include <lauxlib.h>
@@ -14,6 +17,7 @@
 
 #include "bind/core.h"
 #include "bind/gguf.h"
+#include "bind/options.h"
 #include "gguf/parse.h"
 #include "gguf/write.h"
 #include "quant/quant.h"
@@ -143,12 +147,15 @@ static mtx_code put_entry(lua_State *L, mtx_gguf_writer *w, mtx_err *err) {
   return code;
 }
 
-static mtx_code add_copy(lua_State *L, mtx_gguf_writer *w, int i_box, const char *name, mtx_err *err) {
+static mtx_code add_copy(lua_State *L, mtx_gguf_writer *w, int i_box, int entry, const char *name, mtx_err *err) {
   const mtx_gguf *g = mtx_bind_check_gguf(L, -1);
   const mtx_gguf_tensor *t = mtx_gguf_tensor_find(g, name);
   if (!t) luaL_error(L, "tensor '%s' is not in the file it should be copied from", name);
   pin(L, i_box, -1);
-  return mtx_gguf_add_copy(w, t, err);
+  if (raw_field(L, entry, "type") == LUA_TNIL) return mtx_gguf_add_copy(w, t, err);
+  mtx_code code = mtx_bind_add_as(L, w, entry, g, t, (int)mtx_opt_integer(L, 1, "threads", 0), err);
+  pin(L, i_box, -1);
+  return code;
 }
 
 // The entry is the table on top of the stack.
@@ -158,7 +165,7 @@ static mtx_code add_tensor(lua_State *L, mtx_gguf_writer *w, int i_box, mtx_err 
   const char *name = field_name(L, top, "name", "a tensor");
   mtx_code code;
   if (raw_field(L, top, "from") != LUA_TNIL) {
-    code = add_copy(L, w, i_box, name, err);
+    code = add_copy(L, w, i_box, top, name, err);
     lua_settop(L, top);
     return code;
   }
@@ -234,10 +241,26 @@ static mtx_code collect(lua_State *L, mtx_gguf_writer *w, int i_box, mtx_err *er
 static void check_pins(lua_State *L, int i_box) {
   lua_getiuservalue(L, i_box, 1);
   for (lua_Unsigned i = lua_rawlen(L, -1); i > 0; i--) {
-    if (lua_rawgeti(L, -1, (lua_Integer)i) == LUA_TUSERDATA) mtx_bind_check_gguf(L, -1);
+    lua_rawgeti(L, -1, (lua_Integer)i);
+    mtx_bind_test_gguf(L, -1);
     lua_pop(L, 1);
   }
   lua_pop(L, 1);
+}
+
+// Calls args.progress, whose fault ends the writing and is kept on top of the stack.
+typedef struct { lua_State *L; bool failed; } progress;
+
+static bool on_progress(void *user, uint64_t done, uint64_t total) {
+  progress *p = user;
+  raw_field(p->L, 1, "progress");
+  lua_pushinteger(p->L, (lua_Integer)done);
+  lua_pushinteger(p->L, (lua_Integer)total);
+  p->failed = lua_pcall(p->L, 2, 1, 0) != LUA_OK;
+  if (p->failed) return false;
+  bool stop = lua_toboolean(p->L, -1);
+  lua_pop(p->L, 1);
+  return !stop;
 }
 
 int mtx_bind_gguf_write(lua_State *L) {
@@ -256,11 +279,14 @@ int mtx_bind_gguf_write(lua_State *L) {
   mtx_err err;
   mtx_code code = mtx_gguf_writer_new(&b->w, &err);
   if (code == MTX_OK) code = collect(L, b->w, 3, &err);
+  progress p = {L, false};
+  if (code == MTX_OK && raw_field(L, 1, "progress") == LUA_TFUNCTION) mtx_gguf_on_progress(b->w, on_progress, &p);
   check_pins(L, 3);
   if (code == MTX_OK) code = mtx_gguf_write(b->w, path, &err);
   mtx_gguf_writer *w = b->w;
   b->w = NULL;
   mtx_gguf_writer_free(w);
+  if (p.failed) return lua_error(L);
   if (code != MTX_OK) return mtx_bind_fail(L, &err);
   lua_pushboolean(L, 1);
   return 1;

@@ -22,8 +22,9 @@ typedef struct {
   char *name;  // owned
   uint32_t type, n_dims;
   uint64_t ne[4], n_bytes;
-  const void *data;              // NULL: the rows of `rows`
+  const void *data;              // NULL: the rows of `rows`, or without these what `as` makes
   const mtx_gguf_tensor *rows;
+  mtx_gguf_conversion as;
 } tensor;
 
 struct mtx_gguf_writer {
@@ -31,6 +32,8 @@ struct mtx_gguf_writer {
   size_t n_kv, cap_kv;
   tensor *tensors;
   size_t n_tensors, cap_tensors;
+  bool (*go_on)(void *user, uint64_t done, uint64_t total);  // may be NULL
+  void *user;
 };
 
 typedef struct { FILE *f; const char *path; } sink;
@@ -235,6 +238,20 @@ mtx_code mtx_gguf_add_copy(mtx_gguf_writer *w, const mtx_gguf_tensor *t, mtx_err
   return mtx_gguf_add(w, t->name, t->type, t->n_dims, t->ne, t->data, t->n_bytes, err);
 }
 
+mtx_code mtx_gguf_add_as(mtx_gguf_writer *w, const mtx_gguf_conversion *c, mtx_err *err) {
+  mtx_code code = mtx_gguf_conversion_check(c, err);
+  if (code != MTX_OK) return code;
+  tensor t = {.type = c->to->id, .n_dims = c->from->n_dims, .as = *c};
+  uint64_t row;  // its blocks divide: checked. What is too large for 64 bits, `add` finds
+  mtx_qtype_row_bytes(c->to, c->from->ne[0], &row);
+  return add(w, c->from->name, t, c->from->ne, row * c->from->ne[1] * c->from->ne[2] * c->from->ne[3], err);
+}
+
+void mtx_gguf_on_progress(mtx_gguf_writer *w, bool (*go_on)(void *user, uint64_t done, uint64_t total), void *user) {
+  w->go_on = go_on;
+  w->user = user;
+}
+
 // ---------------------------------------------------------------- the file
 
 static mtx_code put_bytes(const sink *s, const void *p, uint64_t n, mtx_err *err) {
@@ -293,12 +310,39 @@ static mtx_code put_rows(const sink *s, const mtx_gguf_tensor *t, mtx_err *err) 
   return code;
 }
 
+enum { PIECE_ELEMENTS = 2 << 20 };  // converted at once: some megabytes, enough for many threads
+
+static mtx_code report(const mtx_gguf_writer *w, const sink *s, uint64_t done, uint64_t total, mtx_err *err) {
+  if (!w->go_on || w->go_on(w->user, done, total)) return MTX_OK;
+  return mtx_fail_at(err, MTX_ECANCELLED, s->path, NULL, 0, "stopped; nothing was written");
+}
+
+static mtx_code put_converted(const mtx_gguf_writer *w, const sink *s, const tensor *t, uint64_t done, uint64_t total, mtx_err *err) {
+  uint64_t n_rows = t->ne[1] * t->ne[2] * t->ne[3], row = t->n_bytes / n_rows;
+  uint64_t piece = PIECE_ELEMENTS / t->ne[0] + 1 < n_rows ? PIECE_ELEMENTS / t->ne[0] + 1 : n_rows;
+  uint8_t *bytes = malloc(piece * row);
+  mtx_code code = bytes ? MTX_OK : mtx_fail_at(err, MTX_ENOMEM, s->path, t->name, 0, "not enough memory for %llu rows", (unsigned long long)piece);
+  for (uint64_t r = 0; r < n_rows && code == MTX_OK; r += piece) {
+    uint64_t n = piece < n_rows - r ? piece : n_rows - r;
+    code = mtx_gguf_convert(&t->as, r, n, bytes, err);
+    if (code == MTX_OK) code = put_bytes(s, bytes, n * row, err);
+    if (code == MTX_OK) code = report(w, s, done + (r + n) * row, total, err);
+  }
+  free(bytes);
+  return code;
+}
+
 static mtx_code write_data(const mtx_gguf_writer *w, const sink *s, uint64_t align, mtx_err *err) {
   mtx_code code = MTX_OK;
+  uint64_t done = 0, total = 0;
+  for (size_t i = 0; i < w->n_tensors; i++) total += w->tensors[i].n_bytes;
   for (size_t i = 0; i < w->n_tensors && code == MTX_OK; i++) {
     const tensor *t = &w->tensors[i];
-    code = t->rows ? put_rows(s, t->rows, err) : put_bytes(s, t->data, t->n_bytes, err);
+    if (t->as.from) code = put_converted(w, s, t, done, total, err);
+    else code = t->rows ? put_rows(s, t->rows, err) : put_bytes(s, t->data, t->n_bytes, err);
     if (code == MTX_OK) code = put_padding(s, align, err);
+    done += t->n_bytes;
+    if (code == MTX_OK && !t->as.from) code = report(w, s, done, total, err);
   }
   return code;
 }

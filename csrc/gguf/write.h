@@ -7,6 +7,7 @@
 #ifndef MTX_GGUF_WRITE_H
 #define MTX_GGUF_WRITE_H
 
+#include "gguf/convert.h"
 #include "gguf/gguf.h"
 
 typedef struct mtx_gguf_writer mtx_gguf_writer;
@@ -32,9 +33,16 @@ bool mtx_gguf_remove(mtx_gguf_writer *w, const char *key);                      
 mtx_code mtx_gguf_add(mtx_gguf_writer *w, mtx_str name, uint32_t type, uint32_t n_dims, const uint64_t *ne,
                       const void *data, uint64_t n_bytes, mtx_err *err);
 mtx_code mtx_gguf_add_copy(mtx_gguf_writer *w, const mtx_gguf_tensor *t, mtx_err *err);
+// The same in another type, converted while the file is written, so that it never lies in memory as a whole. *c is copied; what it
+// points to is borrowed. Errors: MTX_EINVAL, MTX_ENOMEM (mtx_gguf_conversion_check).
+mtx_code mtx_gguf_add_as(mtx_gguf_writer *w, const mtx_gguf_conversion *c, mtx_err *err);
+
+// Asked between tensors and pieces of them: bytes of tensors written, of how many; false ends the writing (MTX_ECANCELLED).
+void mtx_gguf_on_progress(mtx_gguf_writer *w, bool (*go_on)(void *user, uint64_t done, uint64_t total), void *user);
 
 // Writes everything to `path`, replacing a file of that name at the end. May be
-// called again. Errors: MTX_EIO, MTX_EINVAL (duplicate tensor, bad alignment).
+// called again. Errors: MTX_EIO, MTX_EINVAL (duplicate tensor, bad alignment),
+// MTX_ECANCELLED, those of mtx_gguf_convert.
 mtx_code mtx_gguf_write(mtx_gguf_writer *w, const char *path, mtx_err *err);
 
 #endif

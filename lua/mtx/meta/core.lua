@@ -78,8 +78,13 @@ core.gguf = {}
 ---Opens a GGUF file (and its shards). Options: vocab_only.
 ---@return mtx.gguf|nil, string?, string?
 function core.gguf.open(path, options) end
----Writes a GGUF file from {path, from, remove, kv, tensors}.
+---Writes a GGUF file from {path, from, remove, kv, tensors, threads, progress}. A tensor is {name, type, shape, data}, or {name, from} and, to be
+---converted, its new type and importance = {from, sums, counts}. progress(done, total) hears of bytes written; true ends it.
+---@return true|nil, string?, string?
 function core.gguf.write(spec) end
+---Tensor types by name: {block = elements of a block, bytes = of a block, reads, writes}.
+---@return table<string, table>
+function core.gguf.types() end
 
 core.safetensors = {}
 ---Opens the weights of a model folder (model.safetensors, or the shards of its index).
