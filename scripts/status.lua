@@ -59,6 +59,7 @@ end
 local rows = {
   { "architectures: reference logits, bit-identical in any cut", ("`tests/c/test_arch` (worst NMSE %.1g)"):format(worst), list(archs) },
   { "tensor types: decoded as ggml does, multiplied on every CPU tier", "`tests/c/test_quant`, `tests/kern/test_matmul`", list(types_multiplied()) },
+  { "`mtx quantize`: files byte for byte as llama-quantize writes them", "`tests/lua/test_quantize.lua`", list(passed("test_quantize", "^TestGolden%.test_file_(.+)$")) },
   { "LoRA adapters: reference logits, mixed in one step; on every architecture the merged model's", "`tests/c/test_lora`, `test_lora_archs`", list(adapters) },
   { "model folders: transformers' logits, bit-identical in any cut", "`tests/lua/test_hf.lua`", list(passed("test_hf", "^TestFamilies%.test_(.+)$")) },
   { "real models: reference tokens, perplexity, vectors", "`tests/lua/test_real.lua`", list(passed("test_real", "^TestReal%.test_([%w]+)$")) },

@@ -8,7 +8,7 @@ local VERSION = "0.1.0"
 
 local COMMANDS = {
   "run", "repl", "serve", "pull", "list", "show", "verify", "ps", "rm", "cp", "keys", "stop", "status", "info", "generate", "tokenize", "detokenize", "logits", "perplexity",
-  "embed", "bench", "template", "grammar", "config",
+  "embed", "bench", "quantize", "template", "grammar", "config",
 }
 
 local function command(name)

@@ -22,6 +22,11 @@ function mtx.load(path, options) end
 ---@return mtx.Loading|nil, string?, string?
 function mtx.start_load(path, options) end
 
+---Writes a model (GGUF file or model folder) in fewer bits to a GGUF file, byte for byte as llama-quantize does.
+---@param options mtx.QuantizeOptions
+---@return mtx.Quantized|nil, string?
+function mtx.quantize(options) end
+
 ---A vector of the numbers of a list, or of n zeros.
 ---@param x number[]|integer
 ---@return mtx.tensor
@@ -32,6 +37,26 @@ function mtx.tensor(x) end
 ---@param n_vocab integer
 ---@return mtx.sampler
 function mtx.sampler(options, n_vocab) end
+
+---@class mtx.QuantizeOptions
+---@field from string the model
+---@field to? string the new file; not wanted with dry_run
+---@field type string a mix: "Q4_K_M", "Q8_0", ... (`mtx quantize --help` lists them)
+---@field tensor_types? string[] "PATTERN=TYPE": tensors whose name matches the Lua pattern
+---@field rules? fun(tensor: {name: string, type: string, shape: integer[], role: string, layer: integer?, n_layers: integer, architecture: string, mix: string}, type: string): string? a type, "keep" or nil; after all else
+---@field imatrix? string importance matrix (GGUF, as llama-imatrix writes it)
+---@field threads? integer 0 = all cores (0)
+---@field requantize? boolean also from weights that are quantised already
+---@field dry_run? boolean only decide, write nothing
+---@field force? boolean replace a file of that name
+---@field progress? fun(done: integer, total: integer): boolean? bytes written; true ends it and leaves nothing
+
+---@class mtx.Quantized
+---@field tensors {name: string, shape: integer[], from: string, to: string, from_bytes: integer, bytes: integer, importance: boolean?}[]
+---@field bytes integer of all weights
+---@field from_bytes integer the same of the source
+---@field file_bytes? integer
+---@field needs_importance? string a tensor that would be garbage without (in a dry run)
 
 ---@class mtx.LoadOptions
 ---@field ctx? integer longest sequence in tokens (the model's, at most 4096)

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The fields that a script may give: options of mtx.load, requests (model:generate, stream, beam).
+-- The fields that a script may give: options of mtx.load, requests (model:generate, stream, beam), mtx.quantize's.
 local misuse = require("mtx.model.misuse")
 local nearest = require("mtx.nearest")
 
@@ -28,6 +28,7 @@ fields.BEAM = fields_of([[messages prompt tokens tools kwargs add_generation_pro
   { "n_beams", "n_best", "length_penalty" })
 fields.LOAD = fields_of([[ctx threads kv_type n_parallel cache_bytes cpu no_memory_check progress warn lora template kv_tokens max_rows
   max_waiting]], {})
+fields.QUANTIZE = fields_of("from to type tensor_types rules imatrix threads requantize dry_run force progress", {})
 
 -- A misspelt field would be silently without effect.
 function fields.check(request, what, known)

@@ -4,6 +4,7 @@
 -- its files are there and their hashes are right.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local free_disk = require("mtx.free_disk")
 local job = require("mtx.pull.job")
 local name = require("mtx.pull.name")
 local origins = require("mtx.pull.origins")
@@ -18,11 +19,6 @@ local DEFAULT_HUB = "https://huggingface.co"
 -- Where the hub and the registry keep their large files.
 local HUB_PLACES = { "hf.co", "*.hf.co", "*.huggingface.co" }
 local REGISTRY_PLACES = { "registry.ollama.ai", "*.ollama.ai", "ollama.com", "*.r2.cloudflarestorage.com" }
-
-local function free_bytes(dir)
-  local s = uv.fs_statfs(dir)
-  return s and s.bavail * s.bsize
-end
 
 local function rules_of(hub, hosts)
   local rules = { hub }
@@ -54,7 +50,7 @@ function pull.new(values, more)
   local dir = uv.fs_realpath(values.models_dir) or values.models_dir
   return setmetatable({ store = store.new((dir:gsub("(.)/+$", "%1"))), any_address = more.any_address, on_error = more.on_error, jobs = {}, client = {
     hub = hub, rules = rules, token = token, token_origin = hub, program = more.program, retry_ms = more.retry_ms or 1000, stall_s = more.stall_s,
-    progress_ms = more.progress_ms or 100, max_bytes = math.floor(values.pull_max_gb * 2 ^ 30), free_bytes = more.free_bytes or free_bytes } }, Pull)
+    progress_ms = more.progress_ms or 100, max_bytes = math.floor(values.pull_max_gb * 2 ^ 30), free_bytes = more.free_bytes or free_disk.bytes } }, Pull)
 end
 
 -- Pulls the model that `text` names, or joins who does so already. listener: {event(event), done(fault | nil)}.
