@@ -19,10 +19,11 @@ local model
 
 local hub, dir
 
--- -> stdout, stderr, exit code. on_output(text so far, process) sees what it says meanwhile.
-local function run(args, on_output)
+-- -> stdout, stderr, exit code. on_output(text so far, process) sees what it says meanwhile; more: of the environment.
+local function run(args, on_output, more)
   local out, err, texts, code, open = uv.new_pipe(false), uv.new_pipe(false), { "", "" }, nil, 3
-  local env = { "PATH=" .. os.getenv("PATH"), "MTX_HUB=" .. hub.url, "MTX_MODELS_DIR=" .. dir, "HF_TOKEN=hf_secret", "no_proxy=127.0.0.1", "HOME=" .. dir }
+  local env = { "PATH=" .. os.getenv("PATH"), "MTX_HUB=" .. hub.url, "MTX_MODELS_DIR=" .. dir, "HF_TOKEN=hf_secret", "no_proxy=127.0.0.1,localhost", "HOME=" .. dir,
+    table.unpack(more or {}) }
   local process
   process = assert(uv.spawn(MTX, { args = args, env = env, stdio = { nil, out, err } }, function(exit, signal)
     code, open = signal ~= 0 and 128 + signal or exit, open - 1
@@ -141,6 +142,41 @@ function TestCliPull:test_run_says_how_or_pulls()
   _, err, code = run({ "run", "hf.co/u/none", "@hello", "--pull" })
   lu.assertEquals(code, 1)
   lu.assertStrContains(err, "mtx run: hf.co/u/none cannot be read at the hub")
+end
+
+-- A server of one file by HTTPS, with a certificate that only those trust who are told to.
+local function tls_server()
+  local site = temp.dir()
+  local f = assert(io.open(site .. "/m.gguf", "wb"))
+  f:write(model)
+  f:close()
+  assert(os.execute(("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
+    .. "-keyout '%s/key.pem' -out '%s/cert.pem' 2>'%s/log'"):format(site, site, site)))
+  local code = "import http.server,os,ssl,sys\nos.chdir(sys.argv[1])\nc=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\nc.load_cert_chain('cert.pem','key.pem')\n"
+    .. "s=http.server.ThreadingHTTPServer(('127.0.0.1',0),http.server.SimpleHTTPRequestHandler)\ns.socket=c.wrap_socket(s.socket,server_side=True)\n"
+    .. "print(s.server_port,flush=True)\ns.serve_forever()"
+  local out, port = uv.new_pipe(false), nil
+  local process = assert(uv.spawn("python3", { args = { "-c", code, site }, stdio = { nil, out, nil } }, function() end))
+  out:read_start(function(_, bytes) port = port or bytes and bytes:match("^(%d+)\n") end)
+  lu.assertTrue(client.wait(function() return port end) ~= nil)
+  return "https://localhost:" .. port .. "/m.gguf", site .. "/cert.pem", function()
+    process:kill("sigterm")
+    process:close()
+    out:close()
+  end
+end
+
+function TestCliPull:test_certificates_are_checked()
+  local url, cert, close = tls_server()
+  local out, err, code = run({ "pull", url })
+  lu.assertEquals(code, 1, out)
+  lu.assertStrContains(err, "certificate")
+  lu.assertEquals(select(2, err:gsub("\n", "")), 1, err)
+  lu.assertEquals(fixture.files(dir, true), {})
+  _, err, code = run({ "pull", url .. "#sha256=" .. core.sha256.of(model) }, nil, { "CURL_CA_BUNDLE=" .. cert })
+  close()
+  lu.assertEquals({ err, code }, { "", 0 })
+  lu.assertTrue(infile.read(dir .. "/m.gguf") == model)
 end
 
 function TestCliPull:test_wrong_usage()

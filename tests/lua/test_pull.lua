@@ -473,6 +473,12 @@ function TestPull:test_models_over_the_cap_are_refused()
   puller = fixture.puller(dir, hub.url, { pull_max_gb = 0.0001 })
   refused(nil, 502, "--pull-max-gb")
   lu.assertEquals(#hub:asked("/resolve/"), 0)
+  local listing = { sha = ("a"):rep(40), siblings = {} }
+  for i = 1, 4 do listing.siblings[i] = { rfilename = ("m-%05d-of-00004.gguf"):format(i), size = 1 << 62, lfs = { sha256 = ("0"):rep(64), size = 1 << 62 } } end
+  hub:close()
+  hub = fake.server(function() return { status = 200, body = require("mtx.json").encode(listing) } end)
+  puller = fixture.puller(dir, hub.url)
+  refused(nil, 502, "--pull-max-gb")
 end
 
 function TestPull:test_a_file_of_the_users_own_is_not_replaced()

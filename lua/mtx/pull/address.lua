@@ -13,14 +13,14 @@ local function ask(job, url)
   for n = 1, 3 do
     reply = request.run(job, { url = url, head_only = true, accept = function() end })
     if reply.status and not request.passing(reply.status) then break end
-    if n == 3 then check.fail(502, "cannot reach " .. reply.url.shown .. ": " .. (reply.error or "status " .. reply.status), { unreachable = true }) end
+    if n == 3 or reply.hopeless then check.fail(502, "cannot reach " .. reply.url.shown .. ": " .. (reply.error or "status " .. reply.status), { unreachable = true }) end
     wait.ms(job, request.pause_ms(job.client, n, reply.headers))
   end
   if reply.status ~= 200 then check.fail(reply.status == 404 and 404 or 502, reply.url.shown .. " answers with status " .. reply.status) end
   local size = math.tointeger(tonumber(reply.headers["content-length"]))
   if not size then check.fail(502, reply.url.shown .. " does not tell the size of the file") end
   local etag = reply.headers.etag
-  return size, etag and not etag:find("^W/") and etag or nil -- a weak one does not stand for the bytes
+  return size, etag and etag:find('^"[!-~]*"$') and etag or nil -- a weak one (W/"...") does not stand for the bytes
 end
 
 -- As hub.plan.

@@ -69,7 +69,7 @@ function curl.start(options, on)
     open = open - 1
     if open > 0 then return end
     local message = self.error
-    if not message and code ~= 0 then message = said:gsub("^curl: ", ""):gsub("%s+$", "") end
+    if not message and code ~= 0 then message = (said:match("[^\r\n]+") or ""):gsub("^curl: ", "") end
     on.done(message ~= "" and message or (code ~= 0 and "curl ended with code " .. code) or nil, code)
   end
   local process, message = uv.spawn(options.program or "curl", { args = { "--disable", "--config", "-" }, stdio = { input, output, errors } }, function(exit, signal)

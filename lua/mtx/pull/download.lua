@@ -64,7 +64,7 @@ local function transfer(job, file, path, options)
     end })
   if opened then out:close(job) end
   if fault or not ran then error(fault or reply, 0) end
-  if reply.error then return reply.error, "again" end
+  if reply.error then return reply.error, reply.hopeless and "fatal" or "again" end
   return why, kind, reply.headers
 end
 
@@ -113,7 +113,7 @@ function download.file(job, file, path)
       options.compressed, options.whole = true, true
     elseif have == file.size then
       job:progress(file, true)
-      if verified(job, file, path) then return end
+      if verified(job, file, path) then return part.sync(job, path) end
       start_afresh("its bytes do not hash to sha256:" .. file.sha256)
     else
       if have > (options.from or 0) and not options.whole then tries = 0 end

@@ -50,18 +50,18 @@ end
 
 -- What a plan asks for must fit: into the folder, under the cap, beside what others put there.
 local function check_plan(self, plan)
-  local claimed, total = self.store:claimed(), 0
+  local claimed, total, cap = self.store:claimed(), 0, self.client.max_bytes
   for _, f in ipairs(plan.files) do
     if not store_of.safe(f.path) then check.fail(502, "the file name '" .. f.path:gsub("%c", "?"):sub(1, 200) .. "' cannot be used") end
-    total = total + f.size
+    total = math.min(total + math.min(f.size, cap + 1), cap + 1) -- sizes are what others say: no sum of them may wrap
     local stat = uv.fs_stat(self.store:path(f.path))
     if stat and not claimed[f.path] and (stat.size ~= f.size or not f.sha256) then
       check.fail(409, f.path .. " is in the models folder already and was not pulled; move it away first")
     end
     f.found, f.pinned = stat, claimed[f.path]
   end
-  if total > self.client.max_bytes then
-    check.fail(502, ("%s has %s; at most %s are pulled (--pull-max-gb)"):format(self.name.source, term.bytes(total), term.bytes(self.client.max_bytes)))
+  if total > cap then
+    check.fail(502, ("%s has more than the %s that are pulled at most (--pull-max-gb)"):format(self.name.source, term.bytes(cap)))
   end
 end
 

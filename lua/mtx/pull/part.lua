@@ -28,7 +28,8 @@ function part.open(path, at)
   local fd, message = uv.fs_open(path, "a", tonumber("644", 8))
   if not fd then failed(message) end
   local self = setmetatable({ fd = fd, at = at, queue = {}, queued = 0 }, Part)
-  local ok, why = uv.fs_ftruncate(fd, at)
+  local ok, why = true, nil
+  if part.size(path) > at then ok, why = uv.fs_ftruncate(fd, at) end
   if ok then return self end
   uv.fs_close(fd)
   failed(why)
@@ -71,7 +72,10 @@ function Part:put(bytes, transfer)
   end
 end
 
--- Waits until all is written, and closes. Raises a Fault when something could not be written.
+local function nothing() end
+
+-- Waits until all is written, and closes (off the loop: a file system may write all of it then). Raises a Fault when
+-- something could not be written.
 function Part:close(job)
   local ok, fault = pcall(function()
     if self.writing then
@@ -84,12 +88,26 @@ function Part:close(job)
   -- After a cancelled wait the last write is still on its way: the descriptor goes behind it.
   if self.writing then
     local fd = self.fd
-    self.idle = function() uv.fs_close(fd) end
+    self.idle = function() uv.fs_close(fd, nothing) end
   else
-    uv.fs_close(self.fd)
+    uv.fs_close(self.fd, nothing)
   end
   if not ok then error(fault, 0) end
   if self.error then failed(self.error) end
+end
+
+-- Waits until a file is on the disk. Left to the pin's own small fsync, the loop would stand still for all these bytes.
+function part.sync(job, path)
+  local fd, message = uv.fs_open(path, "r", 0)
+  if not fd then failed(message) end
+  local err = wait.on(job, function(go)
+    uv.fs_fsync(fd, function(e)
+      uv.fs_close(fd, nothing)
+      go(e)
+    end)
+    return function() end
+  end)
+  if err then failed(err) end
 end
 
 return part

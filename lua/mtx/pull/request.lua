@@ -9,6 +9,7 @@ local wait = require("mtx.pull.wait")
 local request = {}
 
 local MAX_HOPS = 6
+local HOPELESS = { [51] = true, [60] = true, [77] = true } -- curl's codes for certificates that are not to be trusted
 local REDIRECT = { [301] = true, [302] = true, [303] = true, [307] = true, [308] = true }
 
 local function headers_for(client, u, extra)
@@ -35,8 +36,8 @@ local function single(job, u, o)
       head_only = o.head_only, stall_s = client.stall_s, program = client.program }, {
       head = head,
       data = function(bytes) taker(bytes, transfer) end,
-      done = function(message)
-        if not transfer.stopped or not reply.status then reply.error = message end
+      done = function(message, code)
+        if not transfer.stopped or not reply.status then reply.error, reply.hopeless = message, HOPELESS[code] end
         go(true)
       end })
     if not transfer then
@@ -54,7 +55,8 @@ local function single(job, u, o)
 end
 
 -- options: {url, from, compressed, head_only, headers, accept(status, headers) -> taker | nil}
--- -> {status, headers, error = text when the connection failed or ended early, url = the last one, parsed}; raises a Fault
+-- -> {status, headers, error = text when the connection failed or ended early, hopeless = another try will not help, url = the
+-- last one, parsed}; raises a Fault
 function request.run(job, options)
   local u, message = origins.parse(options.url)
   for _ = 1, MAX_HOPS do
@@ -98,6 +100,7 @@ function request.text(job, url, max, headers)
     if reply.status == 200 and not reply.error then return table.concat(parts), 200, reply.headers end
     if reply.status and not reply.error and not request.passing(reply.status) then return nil, reply.status, reply.headers end
     why = reply.error or "status " .. reply.status
+    if reply.hopeless then break end
     if n < 3 then wait.ms(job, request.pause_ms(job.client, n, reply.headers)) end
   end
   check.fail(502, "cannot reach " .. (origins.parse(url) or {}).shown .. ": " .. why, { unreachable = true })

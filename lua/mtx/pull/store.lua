@@ -10,6 +10,7 @@
 local uv = require("luv")
 local core = require("mtx.core")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local infile = require("mtx.infile")
 local json = require("mtx.json")
 local names = require("mtx.serve.models.names")
@@ -61,6 +62,9 @@ end
 local function unwritten(message)
   check.fail(message:find("ENOSPC", 1, true) and 507 or 500, "cannot write into the models folder: " .. message:gsub(": /.*$", ""))
 end
+
+-- fsync off the event loop: it may wait for other people's bytes.
+local function synced(fd) return fiber.uv(uv.fs_fsync, fd) end
 
 local function each_name(dir, f)
   local handle = uv.fs_scandir(dir)
@@ -167,7 +171,7 @@ function Store:begin(plan)
   each_name(dir, function(name)
     if name:find("%.part$") and not parts[name] then os.remove(dir .. "/" .. name) end
   end)
-  local ok, message = whole_file.write(dir .. "/plan.json", document_of(plan))
+  local ok, message = whole_file.write(dir .. "/plan.json", document_of(plan), nil, synced)
   if not ok then unwritten(message) end
 end
 
@@ -209,7 +213,7 @@ function Store:place(plan)
     end
   end
   whole_file.make_dirs(self.dir .. "/.mtx/pins")
-  local ok, message = whole_file.write(pin_path(self, key), document_of(plan, os.date("!%Y-%m-%dT%H:%M:%SZ")))
+  local ok, message = whole_file.write(pin_path(self, key), document_of(plan, os.date("!%Y-%m-%dT%H:%M:%SZ")), nil, synced)
   if not ok then unwritten(message) end
   if old then remove_unclaimed(self, old) end
 end
