@@ -30,9 +30,9 @@ typedef struct {
   int fd;                       // -1 once closed
   atomic_bool ended, stop;
   atomic_uint_fast64_t n_done, n_total;
-  const mtx_bind_work *work;    // other work, on self; *n_users counts it
+  const mtx_bind_work *work;    // other work, on self
   void *self;
-  int *n_users;
+  int *n_users;                 // of what must stay until the task has been taken
   char *path;                   // of a load; NULL: `reader`, or
   mtx_chunk reader;             // without code: model and engine are to be closed
   mtx_model_opts opts;
@@ -70,7 +70,7 @@ static void *task_main(void *arg) {
   } else {
     char line[1024];
     mtx_err err;
-    if (mtx_engine_stop(t->engine, &err)) {
+    if (t->engine && mtx_engine_stop(t->engine, &err)) {
       mtx_err_format(&err, line, (int)sizeof line);
       on_warn(t, line);
     }
@@ -129,14 +129,25 @@ int mtx_bind_task_load(lua_State *L) {
   return mtx_bind_fail(L, &t->err);
 }
 
-// drop(model [, engine of it]) -> task whose take() gives true and warnings: prompts that could not be saved. Both handles are closed at once,
-// their memory is given back on the thread; without a thread it is given back here.
+// drop(model or nil [, engine of it]) -> task whose take() gives true and warnings: prompts that could not be saved. Both handles are closed
+// at once, their memory is given back on the thread; without a thread it is given back here. Without a model only the engine goes,
+// and its model cannot be closed before the task has been taken.
 int mtx_bind_task_drop(lua_State *L) {
-  luaL_checkudata(L, 1, "mtx.model");
+  bool whole = !lua_isnoneornil(L, 1);
+  if (whole) luaL_checkudata(L, 1, "mtx.model");
   lua_settop(L, 2);
   task *t = push_task(L);
-  if (!lua_isnil(L, 2)) t->engine = mtx_bind_take_engine(L, 2);
-  t->model = mtx_bind_take_model(L, 1);
+  if (!lua_isnil(L, 2)) {
+    mtx_bind_model *m = mtx_bind_check_engine(L, 2)->model;
+    t->engine = mtx_bind_take_engine(L, 2);
+    if (!whole) {
+      lua_getiuservalue(L, 2, 1);  // the model's handle, which the count lies in
+      lua_setiuservalue(L, -2, 1);
+      t->n_users = &m->n_users;
+      ++*t->n_users;
+    }
+  }
+  if (whole) t->model = mtx_bind_take_model(L, 1);
   lua_settop(L, 3);
   int n = run(L, t);
   if (n == 1) return 1;

@@ -117,6 +117,8 @@ end
 
 function Model:close() self.closed = true end
 
+function Model:share(options) return setmetatable({ path = self.path, options = options or {}, embedder = self.embedder }, Model) end
+
 function Model:drop()
   self:close()
   if self.main then self.main:close() end

@@ -347,12 +347,58 @@ function TestTasks:test_failures_and_cancel()
   collectgarbage()
 end
 
+-- As the server does when an engine could not be started.
+function TestTasks:test_drop_without_an_engine()
+  lu.assertTrue(assert(assert(mtx.load(SMOL, { ctx = 256 })):drop()):take())
+end
+
 function TestTasks:test_drop_refuses_while_sessions_are_open()
   local model = assert(mtx.load(SMOL, { ctx = 256 }))
   local session = assert(model:session())
   lu.assertErrorMsgContains("sessions", function() core.model.drop(model.handle, model.main) end)
   session:close()
   lu.assertTrue(assert(model:drop()):take())
+end
+
+-- Models over the same weights: each has its own engine, the weights go with the last, in whatever order they end.
+function TestTasks:test_shared_weights()
+  local request = { prompt = "Once upon a time", max_tokens = 8, temperature = 0 }
+  local function open(m) return tostring(m.handle):find("closed", 1, true) == nil end
+  for order = 1, 5 do
+    local a = assert(mtx.load(SMOL, { ctx = 256, n_parallel = 2 }))
+    local wanted = assert(a:generate(request)).ids
+    local before = a:info().weight_bytes
+    local b = a:share({ ctx = 512, n_parallel = 1 })
+    lu.assertEquals({ b:engine():stats().n_ctx, a:engine():stats().n_ctx, b:info().weight_bytes }, { 512, 256, before })
+    lu.assertEquals({ assert(b:generate(request)).ids, assert(a:generate(request)).ids }, { wanted, wanted })
+    if order == 1 then -- the first goes, on a thread
+      lu.assertTrue(assert(a:drop()):take())
+      lu.assertErrorMsgContains("closed", function() a:tokenize("x") end)
+      lu.assertEquals({ assert(b:generate(request)).ids, open(b) }, { wanted, true })
+      lu.assertTrue(assert(b:drop()):take())
+    elseif order == 2 then -- both end at once; whoever is taken last gives the weights back
+      local first, second = assert(a:drop()), assert(b:drop())
+      lu.assertEquals({ second:take(), open(a) }, { true, true })
+      lu.assertTrue(first:take())
+    elseif order == 3 then
+      a:close()
+      lu.assertEquals({ assert(b:generate(request)).ids, open(b) }, { wanted, true })
+      b:close()
+      b:close() -- again means nothing
+    elseif order == 4 then -- one of three that never had an engine
+      local c = b:share()
+      lu.assertTrue(assert(c:drop()):take())
+      a:close()
+      lu.assertTrue(open(b))
+      lu.assertTrue(assert(b:drop()):take())
+    else
+      local task = assert(b:drop())
+      a:close()
+      lu.assertTrue(open(a))
+      lu.assertTrue(task:take())
+    end
+    lu.assertFalse(open(a), order)
+  end
 end
 
 TestStubs = {}

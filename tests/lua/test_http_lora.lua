@@ -275,6 +275,7 @@ function TestHttpLora:test_models_with_adapters()
   lu.assertEquals(complete(nil, { model = "tuned" }), want.a)
   lu.assertEquals(complete({ { id = 0, scale = 2 } }, { model = "tuned" }), want.both, "requests add to them")
   lu.assertEquals(complete(), want.base)
+  lu.assertEquals(ctx.pool:list()[1].model.weights.n_open, 2, "the two have one copy of the weights")
   lu.assertStrContains(post("/api/show", { model = "tuned" }).json.modelfile, "ADAPTER all.gguf\n")
   -- By digest, and in the text of a Modelfile.
   local g = assert(io.open(A, "rb"))

@@ -158,7 +158,7 @@ function TestChanged:test_another_file_is_loaded_anew()
   asked("a")
   write("tiny.gguf", ("z"):rep(3000))
   asked("a")
-  lu.assertEquals(fake.loads, 5)
+  lu.assertEquals(fake.loads, 4) -- the second had the weights of the first, then the new file
 end
 
 -- While somebody uses the old one, it goes on.
@@ -174,4 +174,68 @@ function TestChanged:test_a_busy_model_is_not_taken_away()
   lu.assertTrue(client.wait(function() return ctx.n_jobs == 0 end, 5000))
   asked("tiny")
   lu.assertEquals(fake.loads, 2)
+end
+
+TestShared = {}
+function TestShared:tearDown() fixture.stop(ctx) end
+
+local function start(change)
+  ctx, dir, log = fixture.start_logged({ log_level = "warn", max_loaded_models = "3", parallel = "1" }, change)
+  port = ctx.port
+  create({ model = "a", from = "tiny", system = "S" })
+end
+
+-- A model and those made of it have one copy of the weights; each leaves by itself.
+function TestShared:test_one_copy_of_the_weights()
+  start()
+  asked("tiny")
+  asked("a", { options = { num_ctx = 512 } })
+  lu.assertEquals({ fake.loads, ctx.pool.n, ctx.pool:list()[1].n_ctx ~= ctx.pool:list()[2].n_ctx }, { 1, 2, true })
+  asked("other")
+  lu.assertEquals({ fake.loads, ctx.pool.n }, { 2, 3 })
+  post("/api/generate", { model = "tiny", keep_alive = 0 })
+  lu.assertEquals({ ctx.pool.n, fake.loads }, { 2, 2 })
+  asked("a")
+  asked("tiny")
+  lu.assertEquals({ ctx.pool.n, fake.loads }, { 3, 2 })
+end
+
+function TestShared:test_a_load_for_both()
+  start()
+  fake.hold_loads = true
+  local open = {}
+  for i, name in ipairs({ "tiny", "a" }) do
+    local body = require("cjson").encode({ model = name, messages = user("@say{x}"), stream = false })
+    open[i] = client.connect(port)
+    open[i]:send("POST /api/chat HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
+  end
+  lu.assertTrue(client.wait(function() return ctx.pool.n_loads == 2 end, 3000))
+  fake.let_go()
+  for _, c in ipairs(open) do
+    lu.assertTrue(c:until_closed(3000))
+    lu.assertEquals(c:responses()[1].status, 200)
+  end
+  lu.assertEquals({ fake.loads, ctx.pool.n, ctx.pool.n_loads }, { 1, 2, 0 })
+end
+
+-- Memory is wanted for what is new: with room for one copy and two caches both are there.
+function TestShared:test_memory_of_the_second()
+  local free = 1e9
+  start(function(deps)
+    local describe = deps.describe
+    deps.describe = function(path)
+      local info, message = describe(path)
+      if info then info.kv_bytes_per_token = 1 end
+      return info, message
+    end
+    deps.free_memory = function() return free end
+  end)
+  asked("tiny")
+  free = 6000 -- a cache of 4096 bytes and its margin; the file's 1000 bytes more would not fit
+  asked("a")
+  lu.assertEquals(fake.loads, 1)
+  free = 3000
+  create({ model = "b", from = "tiny" })
+  local r = post("/api/chat", { model = "b", messages = user("x"), stream = false }) -- the idle ones leave, with their weights
+  lu.assertEquals(r.status, 503)
 end

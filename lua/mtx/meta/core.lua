@@ -48,7 +48,7 @@ function core.model.open(path, options) end
 ---in a Lua state of the thread's own. Options: threads, no_memory_check, ctx, kv_type.
 ---@return mtx.task|nil, string?, string?
 function core.model.start(path, options) end
----Closes a model and its engine; their memory is given back on a thread of its own.
+---Closes a model and its engine; their memory is given back on a thread of its own. Without a model the engine alone.
 ---@return mtx.task|nil, string?, string?
 function core.model.drop(model, engine) end
 ---Name of the CPU tier in use; with a cap chooses again (before any model is open).

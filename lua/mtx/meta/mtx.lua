@@ -227,6 +227,11 @@ function Model:engine() end
 ---Time per operation since the last call: {op, ns, calls, bytes}; measures from now on when `on`.
 ---@return table[]|nil, string?, string?
 function Model:profile(on) end
+---Another model over the same weights, with an engine of its own: ctx, n_parallel, max_waiting, kv_tokens, cache_bytes, max_rows may
+---differ. The weights stay until the last is closed.
+---@param opts? mtx.LoadOptions
+---@return mtx.Model
+function Model:share(opts) end
 ---Ends the engine and frees the weights. Close sessions first.
 function Model:close() end
 ---The same; the memory is given back on a thread of its own.

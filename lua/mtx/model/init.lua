@@ -289,19 +289,62 @@ function Model:profile(on)
   return engine:profile(on)
 end
 
+-- Another model over the same weights, with an engine of its own. opts: what may differ (ctx, n_parallel, max_waiting, kv_tokens,
+-- cache_bytes, max_rows). The weights stay until the last of them is closed. -> model
+function Model:share(opts)
+  if self.closed then misuse("the model is closed") end
+  fields.check(opts or {}, "model:share", fields.LOAD)
+  local all = {}
+  for _, from in ipairs({ self.opts, opts or {} }) do
+    for k, v in pairs(from) do all[k] = v end
+  end
+  all.lora = nil
+  self.weights = self.weights or { n_open = 1, n_ending = 0 }
+  self.weights.n_open = self.weights.n_open + 1
+  return setmetatable({ handle = self.handle, opts = all, tok = self.tok, no_tok = self.no_tok, weights = self.weights }, Model)
+end
+
+-- One of those that share the weights goes: must they stay for others?
+local function needed(self)
+  local w = self.weights
+  if not w then return false end
+  w.n_open = w.n_open - 1
+  return w.n_open > 0 or w.n_ending > 0
+end
+
 -- Ends the engine and frees the weights. Sessions must be closed first.
 function Model:close()
+  if self.closed then return end
   if self.main then self.main:close() end
   self.main, self.tok, self.closed = nil, nil, true
-  self.handle:close()
+  if not needed(self) then self.handle:close() end
+end
+
+-- A task that ends an engine whose weights are (or were) others' as well: whoever is the last to end gives them back.
+local Ending = {}
+Ending.__index = Ending
+
+function Ending:fd() return self.task:fd() end
+
+function Ending:take()
+  local ok, lost, code = self.task:take()
+  local w = self.weights
+  w.n_ending = w.n_ending - 1
+  if w.n_open == 0 and w.n_ending == 0 then self.handle:close() end
+  return ok, lost, code
 end
 
 -- The same, but the memory is given back on a thread of its own: a big model takes
 -- its time. -> task {fd() readable at the end, take() waits for it}
 function Model:drop()
+  if self.closed then misuse("the model is closed") end
   local main = self.main
   self.main, self.tok, self.closed = nil, nil, true
-  return core.model.drop(self.handle, main)
+  if not needed(self) then return core.model.drop(self.handle, main) end
+  local task, message, code = core.model.drop(nil, main)
+  if not task then return nil, message, code end
+  self.weights.n_ending = self.weights.n_ending + 1
+  return setmetatable({ task = task, handle = self.handle, weights = self.weights }, Ending)
 end
 
 Model.__close = Model.close

@@ -53,28 +53,44 @@ function arrivals:finish(load, l, fault)
   if l then self:release(l) end
 end
 
--- Starts the load when its memory is there, or later, when models on their way in or
--- out have ended; raises a Fault when it cannot be had.
+-- The first of `list` (loaded models, or loads that have begun) over the same weights as the load's.
+local function over_same_weights(list, load)
+  for _, l in pairs(list) do
+    if l ~= load and l.entry.weights == load.entry.weights and (l.model or l.task) then return l end
+  end
+end
+
+-- Starts the load when its memory is there, or later, when models on their way in or out have ended; raises a Fault when
+-- it cannot be had. What another model has of the same file is shared: a model and those made of it have one copy of the weights.
 function arrivals:begin(load)
   local ctx, config, entry = self.ctx, self.ctx.config, load.entry
   local info, n_ctx = ctx.catalog:info_of(entry), load.n_ctx or 4096
-  local others = 0
+  local others, twin = 0, nil
   for _, l in pairs(self.loads) do others = others + (l.task and l.wanted or 0) end
+  if over_same_weights(self.loads, load) then return true end
   entry.adapter_bytes = ctx.adapters:bytes_of(entry)
-  load.wanted = memory.wanted(entry, info, n_ctx, config)
-  local free = ctx.free_memory()
-  while free > 0 and load.wanted + others > free do
+  while true do
+    twin = over_same_weights(self.loaded, load)
+    entry.new_bytes = twin and 0 or nil
+    load.wanted = memory.wanted(entry, info, n_ctx, config)
+    local free = ctx.free_memory()
+    if free <= 0 or load.wanted + others <= free then break end
     if next(self.drops) or others > 0 then return true end
     if not self:evict_one() then error(memory.refusal(entry, info, n_ctx, config, free), 0) end
-    free = ctx.free_memory()
   end
-  local task, message, code = ctx.core.start_load(entry.path, { ctx = load.n_ctx, threads = config.threads > 0 and config.threads or nil,
+  local options = { ctx = load.n_ctx, threads = config.threads > 0 and config.threads or nil,
     kv_type = config.kv_type, n_parallel = config.parallel, max_waiting = config.max_waiting, cpu = config.cpu ~= "auto" and config.cpu or nil,
     cache_bytes = config.cache_mb << 20, kv_tokens = memory.kv_tokens(info, config), no_memory_check = true,
-    warn = function(line) ctx.log("warn", "model", { model = entry.name, warning = line }) end })
+    warn = function(line) ctx.log("warn", "model", { model = entry.name, warning = line }) end }
+  local function ended() self:ended(load) end
+  if twin then
+    load.shares = twin.name
+    load.task, load.poll = loading.there(twin.model:share(options), ended)
+    return true
+  end
+  local task, message, code = ctx.core.start_load(entry.path, options)
   if not task then error(self:load_fault(load, message, code), 0) end
-  load.task = task
-  load.poll = loading.when_ended(task, function() self:ended(load) end)
+  load.task, load.poll = task, loading.when_ended(task, ended)
   return true
 end
 
@@ -115,7 +131,7 @@ function arrivals:place(load)
   self.failed[l.key] = nil
   self.loaded[l.key] = l
   self.n = self.n + 1
-  ctx.log("info", "model loaded", { model = l.name, ms = math.floor(l.load_ms), ctx = l.n_ctx, arch = l.info.architecture })
+  ctx.log("info", "model loaded", { model = l.name, ms = math.floor(l.load_ms), ctx = l.n_ctx, arch = l.info.architecture, weights_of = load.shares })
   self:touch(l)
   if load.disk ~= ctx.persistence.version then self:start(l, function() end, "set_disk", ctx.persistence:options()) end -- set meanwhile
   self:finish(load, l)

@@ -25,6 +25,16 @@ function loading.when_ended(task, f)
   return poll
 end
 
+-- A model that need not be loaded, with the face of a load's task; f() is called on the next turn of the loop. -> task, poll
+function loading.there(model, f)
+  local timer = uv.new_timer()
+  timer:start(0, 0, function()
+    timer:close()
+    f()
+  end)
+  return { take = function() return model end, cancel = function() end }, timer
+end
+
 -- Waits within a handler. options: deadline_ms, on_wait(waiter): the waiter has
 -- leave(fault) until on_wait(nil). -> loaded model, ms waited; raises the Fault.
 function Load:join(options)

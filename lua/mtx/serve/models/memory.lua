@@ -19,8 +19,8 @@ function memory.kv_tokens(info, config)
   return math.max(256, math.floor((config.kv_budget_mb << 20) / token_bytes(info, config.kv_type)))
 end
 
--- Of the model and of the adapters that its requests use.
-local function weights(entry) return entry.size + (entry.adapter_bytes or 0) end
+-- Of the model, unless it shares another's (new_bytes 0), and of the adapters that its requests use.
+local function weights(entry) return (entry.new_bytes or entry.size) + (entry.adapter_bytes or 0) end
 
 -- Weights, plus the KV cache of all parallel requests when the header tells its
 -- size; times the margin. kv_type: instead of the configured one.
