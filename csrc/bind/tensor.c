@@ -39,13 +39,13 @@ static float *row_of(lua_State *L, mtx_tensor *t, int idx) { return t->data + ch
 // t[i]: element i of a vector, row i (a copy) of a matrix; t.name: a method.
 static int l_tensor_index(lua_State *L) {
   mtx_tensor *t = luaL_checkudata(L, 1, TYPE);
-  if (!lua_isinteger(L, 2)) {
+  if (lua_type(L, 2) != LUA_TNUMBER) {
     luaL_getmetafield(L, 1, "methods");
     lua_pushvalue(L, 2);
     lua_rawget(L, -2);
     return 1;
   }
-  lua_Integer i = lua_tointeger(L, 2);
+  lua_Integer i = luaL_checkinteger(L, 2);  // 4 / 2 is a float and an index
   if (t->rows == 1) {
     if (i < 1 || i > t->cols) return luaL_error(L, "index %I is outside a tensor of %I floats", i, (lua_Integer)t->cols);
     lua_pushnumber(L, t->data[i - 1]);

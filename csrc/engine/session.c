@@ -40,7 +40,7 @@ static void start_eval(mtx_engine *e, mtx_job *job) {
   job->base = (int64_t)s->tokens.len;
   mtx_code rc = MTX_OK;
   if (job->base + job->n > e->n_ctx)
-    rc = mtx_fail(&job->err, MTX_ELIMIT, "%lld tokens and %lld more do not fit the context of %lld tokens",
+    rc = mtx_fail(&job->err, MTX_ELIMIT, "%lld tokens and %lld more do not fit the context of %lld tokens; rewind the session or open the model with a larger context",
                   (long long)job->base, (long long)job->n, (long long)e->n_ctx);
   if (!rc) rc = mtx_ids_append(&s->tokens, job->tokens, (size_t)job->n, &job->err);
   if (rc) {

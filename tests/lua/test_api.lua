@@ -18,7 +18,8 @@ function TestTensor:test_index_and_bounds()
   t[1] = 7
   lu.assertEquals(t:totable(), { 7, 5, 3 })
   lu.assertEquals(t:topk(2), { { 1, 7 }, { 2, 5 } })
-  for _, i in ipairs({ 0, 4, -1, math.maxinteger }) do
+  lu.assertEquals({ t[2.0], t[4 / 2] }, { 5, 5 })
+  for _, i in ipairs({ 0, 4, -1, math.maxinteger, 1.5, 0.0, 0 / 0, 1e300 }) do
     lu.assertError(function() return t[i] end)
     lu.assertError(function() t[i] = 1 end)
   end
@@ -244,6 +245,8 @@ end
 
 -- The error names the line of the script, wherever in the library it is found.
 function TestModel:test_misuse_names_the_callers_line()
+  local closed = assert(mtx.load(SMOL, { ctx = 64 }))
+  closed:close()
   local line = debug.getinfo(1, "l").currentline
   for i, f in ipairs({
     function() self.model:generate({}) end,
@@ -252,6 +255,21 @@ function TestModel:test_misuse_names_the_callers_line()
     function() local _ = mtx.load(SMOL, { lora = 5 }) end,
     function() assert(mtx.load(nil)) end,
     function() mtx.start_load(SMOL, { ctxx = 1 }) end,
+    function() mtx.load(SMOL, { threads = "two" }) end,
+    function() self.model:generate({ prompt = "x", stop = "a" }) end,
+    function() self.model:generate({ prompt = 5 }) end,
+    function() self.model:tokenize(nil) end,
+    function() self.model:tokenize("x", { spans = 5 }) end,
+    function() self.model:embed("x") end,
+    function() self.model:embed({ "x" }, { pooling = "most" }) end,
+    function() closed:generate({ prompt = "x" }) end,
+    function() closed:tokenize("x") end,
+    function() closed:info() end,
+    function() closed:metadata("general.name") end,
+    function() closed:session() end,
+    function() closed:embed({ "x" }) end,
+    function() closed:piece(1) end,
+    function() closed:apply_template({}) end,
   }) do
     local ok, message = pcall(f)
     lu.assertFalse(ok)

@@ -18,6 +18,18 @@ Model.__name = "mtx.Model"
 
 local model = {}
 
+local function passed(ok, ...)
+  if not ok then misuse((...)) end
+  return ...
+end
+
+-- f(...), a function of the core; what it raises (an option of the wrong kind) names the line of the caller's program.
+local function asked(f, ...) return passed(pcall(f, ...)) end
+
+local function open(self)
+  if self.closed then misuse("the model is closed") end
+end
+
 -- -> model | nil, message, code when its adapters (opts.lora) cannot be had
 local function new(handle, opts)
   local self = setmetatable({ handle = handle, opts = opts }, Model)
@@ -46,7 +58,7 @@ function model.load(path, opts)
   local file, message, code = source.open(path)
   if not file then return nil, message, code end
   local handle
-  handle, message, code = core.model.open(file, {
+  handle, message, code = asked(core.model.open, file, {
     threads = opts.threads, no_memory_check = opts.no_memory_check, ctx = opts.ctx, kv_type = opts.kv_type, progress = opts.progress, warn = opts.warn,
   })
   if not handle then return nil, message, code end
@@ -58,7 +70,7 @@ function model.start(path, opts)
   opts = opts or {}
   check_load("mtx.start_load", path, opts)
   if opts.cpu then core.model.cpu(opts.cpu) end
-  local task, message, code = core.model.start(source.for_thread(path), {
+  local task, message, code = asked(core.model.start, source.for_thread(path), {
     threads = opts.threads, no_memory_check = opts.no_memory_check, ctx = opts.ctx, kv_type = opts.kv_type,
   })
   if not task then return nil, message, code end
@@ -66,7 +78,7 @@ function model.start(path, opts)
 end
 
 local function vocabulary(self)
-  if self.closed then misuse("the model is closed") end
+  open(self)
   if not self.tok then misuse(self.no_tok) end
   return self.tok
 end
@@ -74,8 +86,9 @@ end
 -- The engine all of this model's work goes through; opened on first use.
 local function shared_engine(self)
   if self.main then return self.main end
+  open(self)
   local o = self.opts
-  local engine, message, code = core.engine.open(self.handle, {
+  local engine, message, code = asked(core.engine.open, self.handle, {
     ctx = o.ctx, threads = o.threads, kv_type = o.kv_type, n_parallel = o.n_parallel, kv_tokens = o.kv_tokens, cache_bytes = o.cache_bytes,
     max_rows = o.max_rows, max_waiting = o.max_waiting,
   })
@@ -108,11 +121,15 @@ end
 -- ---- facts ------------------------------------------------------------------------
 
 -- model:metadata(key) -> value of the file's metadata, or nil.
-function Model:metadata(key) return (self.handle:file():metadata(key)) end
+function Model:metadata(key)
+  open(self)
+  return (self.handle:file():metadata(key))
+end
 
 -- model:info() -> architecture, name, n_params, n_vocab, n_embd, n_layer, n_ctx_train, n_ctx, quantization,
 -- file_bytes, weight_bytes, resident_bytes, has_logits, pooling, chat_template, n_threads, tier, path
 function Model:info()
+  open(self)
   local info = self.handle:info()
   if not self.facts then
     local g = self.handle:file()
@@ -131,9 +148,10 @@ end
 
 -- model:tokenize(text [, {add_special = true, parse_special = false, spans}]) -> ids | nil, message, code
 function Model:tokenize(text, opts)
-  if self.closed then misuse("the model is closed") end
+  open(self)
+  if type(text) ~= "string" then misuse("tokenize needs a text, not " .. type(text)) end
   if not self.tok then return nil, self.no_tok, "unsupported" end
-  return self.tok:encode(text, opts or { add_special = true })
+  return asked(self.tok.encode, self.tok, text, opts or { add_special = true })
 end
 
 function Model:detokenize(ids) return vocabulary(self):decode(ids) end
@@ -150,7 +168,7 @@ function Model:is_eog(id) return vocabulary(self):is_eog(id) end
 function Model:apply_template(messages, opts)
   opts = opts or {}
   local render = require("mtx.chat.render")
-  if self.closed then misuse("the model is closed") end
+  open(self)
   if not self.tok then return nil, self.no_tok, "unsupported" end
   local special = self.tok:special()
   local function text_of(id) return id and id >= 0 and self.tok:piece(id) or "" end
@@ -231,7 +249,7 @@ function Model:stream(request)
   end
   local started = stream.clock()
   local id, seed
-  id, seed, code = engine:submit({
+  id, seed, code = asked(engine.submit, engine, {
     tokens = ids, max_tokens = request.max_tokens, sampler = sampler, stop = request.stop, banned_strings = request.banned_strings,
     grammar = request.grammar, grammar_triggers = request.grammar_triggers, grammar_opening = request.grammar_opening, logprobs = request.logprobs, ignore_eos = request.ignore_eos,
     cfg_scale = request.cfg_scale, negative = negative, shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key, lora = lora,
@@ -262,11 +280,12 @@ function Model:session(opts)
   if not engine then return nil, message, code end
   local ok, lora, lora_code = lora_of(self, opts and opts.lora)
   if not ok then return nil, lora, lora_code end
-  return engine:session({ lora = lora })
+  return asked(engine.session, engine, { lora = lora })
 end
 
 -- model:embed(list of id lists or texts [, {pooling, normalize, lora}]) -> list of vectors | nil, message, code
 function Model:embed(inputs, opts)
+  if type(inputs) ~= "table" then misuse("embed needs a list of texts or of lists of ids, not " .. type(inputs)) end
   local lists = {}
   for i, input in ipairs(inputs) do
     local ids, message, code = input, nil, nil
@@ -279,7 +298,7 @@ function Model:embed(inputs, opts)
   opts = opts or {}
   local ok, lora, lora_code = lora_of(self, opts.lora)
   if not ok then return nil, lora, lora_code end
-  return engine:embed(lists, { pooling = opts.pooling, normalize = opts.normalize, lora = lora })
+  return asked(engine.embed, engine, lists, { pooling = opts.pooling, normalize = opts.normalize, lora = lora })
 end
 
 -- model:profile(on) -> list of {op, ns, calls, bytes} since the last call; measures from now on when `on`.
