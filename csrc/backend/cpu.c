@@ -106,6 +106,7 @@ static void cpu_close(mtx_backend *b) {
   for (int d = 0; d < MTX_DOM_COUNT; d++) unmap_floats(c->dom[d], (size_t)(c->plan->floats[d] * c->cap[d]));
   mtx_cpu_lora_free(c);
   free(c->scratch);
+  free((void *)c->where);
   free((void *)c->ticket);
   free(c->slot_row);
   free(c->slot_of);
@@ -114,14 +115,28 @@ static void cpu_close(mtx_backend *b) {
   free(c);
 }
 
+// Makes room for n threads; false without memory.
+static bool hire(mtx_cpu *c, int n) {
+  float *s = aligned_alloc(64, c->scratch_floats * sizeof(float) * (size_t)n);
+  _Atomic int *where = malloc((size_t)n * sizeof *where);
+  if (!s || !where) {
+    free(s);
+    free((void *)where);
+    return false;
+  }
+  for (int i = 0; i < n; i++) atomic_init(&where[i], -1);
+  free(c->scratch);
+  free((void *)c->where);
+  c->scratch = s;
+  c->where = where;
+  mtx_crew_init(&c->crew, n);
+  return true;
+}
+
 static void cpu_set_threads(mtx_backend *b, int n) {
   mtx_cpu *c = (mtx_cpu *)b;
   if (n < 1 || n == c->crew.n_max) return;
-  float *s = aligned_alloc(64, c->scratch_floats * sizeof(float) * (size_t)n);
-  if (!s) return;  // the old count goes on working
-  free(c->scratch);
-  c->scratch = s;
-  mtx_crew_init(&c->crew, n);
+  (void)hire(c, n);  // without memory the old count goes on working
 }
 
 static size_t scratch_need(const mtx_plan *p) {
@@ -145,7 +160,6 @@ mtx_code mtx_backend_open_cpu(mtx_backend **out, const mtx_plan *p, int max_rows
   c->base = (mtx_backend){.name = "cpu", .run = cpu_run, .set_threads = cpu_set_threads, .use_lora = mtx_cpu_use_lora, .close = cpu_close};
   c->plan = p;
   c->max_rows = max_rows;
-  mtx_crew_init(&c->crew, n_threads);
   c->cap[MTX_DOM_ROWS] = c->cap[MTX_DOM_OUTS] = c->cap[MTX_DOM_HEAD] = max_rows;
   c->cap[MTX_DOM_SLOTS] = (int64_t)max_rows * p->n_slots;
   for (int d = 0; d < MTX_DOM_COUNT; d++) {
@@ -154,9 +168,8 @@ mtx_code mtx_backend_open_cpu(mtx_backend **out, const mtx_plan *p, int max_rows
     c->base.bytes += (uint64_t)(p->floats[d] * c->cap[d]) * sizeof(float);
   }
   c->scratch_floats = scratch_need(p);
-  c->scratch = aligned_alloc(64, c->scratch_floats * sizeof(float) * (size_t)n_threads);
   c->ticket = calloc((size_t)p->n_steps, sizeof *c->ticket);
-  if (!c->scratch || !c->ticket) goto fail;
+  if (!hire(c, n_threads) || !c->ticket) goto fail;
   if (p->n_slots) {
     size_t n = (size_t)c->cap[MTX_DOM_SLOTS];
     c->slot_row = malloc(n * sizeof(int32_t));

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "backend/apart.h"
 #include "backend/crew.h"
 #include "backend/exec.h"
 #include "base/barrier.h"
@@ -14,6 +15,7 @@ typedef struct mtx_cpu {
   const mtx_plan *plan;
   int max_rows;
   mtx_crew crew;                  // how many threads run a step
+  _Atomic int *where;             // [crew.n_max] cores that they were last seen on
   float *dom[MTX_DOM_COUNT];      // memory of each domain's buffers
   int64_t cap[MTX_DOM_COUNT];     // rows of each domain
   float *scratch;                 // crew.n_max * scratch_floats
@@ -44,7 +46,14 @@ typedef struct mtx_work {
 } mtx_work;
 
 // All threads of the step come together.
-static inline void mtx_cpu_meet(const mtx_work *w) { *w->slept_ns += mtx_barrier_wait(&w->c->barrier, (unsigned)w->nth); }
+static inline void mtx_cpu_meet(const mtx_work *w) {
+  if (w->nth == 1) return;
+  mtx_apart_note(w->c->where, w->ith);
+  uint64_t ns = mtx_barrier_wait(&w->c->barrier, (unsigned)w->nth);
+  if (!ns) return;
+  *w->slept_ns += ns;
+  mtx_apart_move(w->c->where, w->ith, w->nth);
+}
 
 enum { MTX_OWN_ROWS = 4 };        // most rows that every thread makes for itself instead of waiting for the others
 
