@@ -14,6 +14,7 @@ static const luaL_Reg OPENERS[] = {
   {"pattern", mtx_bind_pattern},
   {"join_marked", mtx_bind_join_marked},
   {"notify", mtx_bind_notify},
+  {"short_slices", mtx_bind_short_slices},
   {"sha256", mtx_bind_sha256},
   {"tokenizer", mtx_bind_tok},
   {"grammar", mtx_bind_grammar},

@@ -30,6 +30,7 @@ int mtx_bind_limit(lua_State *L);
 int mtx_bind_pattern(lua_State *L);
 int mtx_bind_join_marked(lua_State *L);
 int mtx_bind_notify(lua_State *L);
+int mtx_bind_short_slices(lua_State *L);
 int mtx_bind_sha256(lua_State *L);
 int mtx_bind_tok(lua_State *L);
 int mtx_bind_grammar(lua_State *L);

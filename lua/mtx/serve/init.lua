@@ -227,6 +227,7 @@ function serve.run(ctx)
   if not uv.fs_stat(c.models_dir) then ctx.log("warn", "no such models folder; give one with --models-dir", { models_dir = c.models_dir }) end
   ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys, models = #ctx.catalog:list() })
   notify_systemd(ctx, "READY=1")
+  core.short_slices() -- a token's way to its client is short, but the engine's threads may have every core
   -- The server's own tables are few beside what requests leave behind, and a collection walks all of them, in caches that
   -- the engine has emptied: every fourfold memory is often enough.
   collectgarbage("setpause", 400)
