@@ -180,19 +180,17 @@ static bool wanted(const mtx_run *r, int64_t i) {
 
 bool mtx_run_wants_hidden(const mtx_engine *e, const mtx_run *r) { return r->job && r->job->embed && mtx_model_get_info(e->model)->has_logits; }
 
-// Appends the next n tokens of r; false when their pages are not to be had.
-static bool add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
-  int64_t taken = 0;
-  int last = -1;
-  for (int k = 0; k < e->n_rows; k++) {  // pages that earlier rows of this step will take
-    if (e->rows[k].seq == last) continue;
-    last = e->rows[k].seq;
-    int64_t m = 1;
-    while (k + m < e->n_rows && e->rows[k + m].seq == last) m++;
-    taken += mtx_kv_seq_pages_needed(e->kv, last, m);
-  }
-  while (taken + mtx_kv_seq_pages_needed(e->kv, r->seq, n) > mtx_kv_get_stats(e->kv).n_free)
+// Takes the pages of r's next n tokens; false when they are not to be had. It is done before the step because fresh memory
+// may have to be waited for, and how many prompt rows the step takes depends on that.
+static bool take_pages(mtx_engine *e, mtx_run *r, int64_t n) {
+  while (mtx_kv_seq_pages_needed(e->kv, r->seq, n) > mtx_kv_get_stats(e->kv).n_free)
     if (!mtx_batch_make_room(e, r)) return false;
+  (void)mtx_kv_seq_reserve(e->kv, r->seq, n, NULL);  // what else it lacks the step finds out and tells
+  return true;
+}
+
+// Appends the next n tokens of r.
+static void add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
   int64_t at = mtx_kv_seq_len(e->kv, r->seq);
   bool hidden = mtx_run_wants_hidden(e, r);
   for (int64_t i = at; i < at + n; i++) {
@@ -203,7 +201,6 @@ static bool add_rows(mtx_engine *e, mtx_run *r, int64_t n) {
     }
     e->rows[e->n_rows++] = (mtx_row){r->tokens.ptr[i], r->seq, !want ? MTX_WANT_NOTHING : hidden ? MTX_WANT_HIDDEN : MTX_WANT_OUTPUT, r->lora};
   }
-  return true;
 }
 
 static void out_of_pages(mtx_engine *e, mtx_run *r) {
@@ -231,7 +228,8 @@ static int n_reading(const mtx_engine *e) {
   return n;
 }
 
-static int64_t prefill_budget(mtx_engine *e, int64_t room) {
+// Prompt rows of this step. Those who decode feel all that has happened since the last one.
+static int64_t prefill_budget(const mtx_engine *e, int64_t room) {
   int64_t n = e->policy.prefill_tokens;
   if (!mtx_model_get_info(e->model)->causal) return room;  // inputs are read whole
   if (n > 0) return n < room ? n : room;
@@ -239,7 +237,8 @@ static int64_t prefill_budget(mtx_engine *e, int64_t room) {
   // A long step is a gap to those who decode and a gain to those who read: where more read, it may be longer.
   int reading = e->n_decode_rows ? n_reading(e) : 0;
   if (reading > e->n_decode_rows) ratio *= (double)reading / e->n_decode_rows;
-  return mtx_pace_rows(&e->pace, e->n_decode_rows, ratio, room);
+  double spent = e->t_step ? mtx_now_ms() - e->t_step : 0;
+  return mtx_pace_rows(&e->pace, e->n_decode_rows, ratio, spent, room);
 }
 
 void mtx_batch_build(mtx_engine *e) {
@@ -250,7 +249,8 @@ void mtx_batch_build(mtx_engine *e) {
   for (size_t i = 0; i < e->n_runs && e->n_rows < step; i++) {
     mtx_run *r = e->runs[i];
     if (r->seq < 0 || r->doomed || r->parked || !decodes(e, r)) continue;
-    if (!add_rows(e, r, 1)) out_of_pages(e, r);
+    if (take_pages(e, r, 1)) add_rows(e, r, 1);
+    else out_of_pages(e, r);
   }
   e->n_decode_rows = e->n_rows;
   int64_t budget = prefill_budget(e, step - e->n_rows);
@@ -276,7 +276,16 @@ void mtx_batch_build(mtx_engine *e) {
     if (n > budget) n = budget;
     int64_t at = mtx_kv_seq_len(e->kv, r->seq), mark = mtx_run_next_mark(r, at);
     if (n > mark - at) n = mark - at;  // the step ends where a checkpoint is to be
-    if (!add_rows(e, r, n)) out_of_pages(e, r);
-    else budget -= n;
+    if (!take_pages(e, r, n)) {
+      out_of_pages(e, r);
+      continue;
+    }
+    if (e->n_decode_rows) {  // that may have taken a while
+      int64_t left = prefill_budget(e, step - e->n_decode_rows) - (e->n_rows - e->n_decode_rows);
+      if (budget > left) budget = left;
+      if (n > budget) n = budget;
+    }
+    if (n > 0) add_rows(e, r, n);
+    budget -= n;
   }
 }

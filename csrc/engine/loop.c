@@ -43,6 +43,7 @@ static void step(mtx_engine *e) {
     return;
   }
   double ms = mtx_now_ms() - start;
+  e->t_step = start + ms;
   mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
   keep_marks(e);
   if (e->n_rows > e->n_decode_rows) tell_progress(e);
@@ -113,6 +114,7 @@ void *mtx_engine_main(void *arg) {
     idle = e->n_rows == 0;
     for (size_t i = 0; i < e->n_runs && idle; i++) idle = !e->runs[i]->doomed;  // ending one may let others in
     if (e->n_rows) step(e);
+    else e->t_step = 0;
     mtx_engine_sweep(e);
     publish_stats(e);
     mtx_events_wake(e);

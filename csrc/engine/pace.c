@@ -36,7 +36,7 @@ void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms) {
   if (row > 0) follow(&p->ms_row, row, row > p->ms_row ? 0.5 : 0.2);
 }
 
-int64_t mtx_pace_rows(mtx_pace *p, int n_decode, double ratio, int64_t room) {
+int64_t mtx_pace_rows(const mtx_pace *p, int n_decode, double ratio, double spent_ms, int64_t room) {
   if (!n_decode) {
     double fit = p->ms_row > 0 ? LONE_MS / p->ms_row : (double)room;
     if (fit < LONE_ROWS) fit = LONE_ROWS;
@@ -44,9 +44,9 @@ int64_t mtx_pace_rows(mtx_pace *p, int n_decode, double ratio, int64_t room) {
   }
   double alone = p->ms_decode[slot(n_decode)];
   if (alone <= 0 || p->age[slot(n_decode)] >= MAX_AGE) return 0;
-  double fit = p->ms_row > 0 ? (ratio - 1) * alone / p->ms_row : FIRST_ROWS;
+  double left = (ratio - 1) * alone - spent_ms, fit = p->ms_row > 0 ? left / p->ms_row : left > 0 ? FIRST_ROWS : 0;
   if (fit >= (double)room) return room;
-  int64_t n = (int64_t)fit / LEAST_ROWS * LEAST_ROWS;
+  int64_t n = fit > 0 ? (int64_t)fit / LEAST_ROWS * LEAST_ROWS : 0;
   if (n < LEAST_ROWS) n = LEAST_ROWS;
   return n < room ? n : room;
 }

@@ -126,6 +126,7 @@ struct mtx_engine {
   mtx_row *rows; int n_rows, n_decode_rows;      // of this step
   mtx_run **out_run; int64_t *out_token; int n_outs;  // wanted rows: whose, and of which of its tokens
   mtx_pace pace;                 // sizes prefill chunks
+  double t_step;                 // when the last step ended; 0 = there was a rest since
   mtx_policy policy;
 
   // Shared.

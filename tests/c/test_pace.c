@@ -16,7 +16,7 @@ static double feed(mtx_pace *p, double dear, int n_decode, int64_t n, double rat
   double worst = 0, alone = step_ms(dear, n_decode, 0, 0);
   *mixed = *pure = 0;
   for (int64_t at = 0; at < n;) {
-    int64_t rows = mtx_pace_rows(p, n_decode, ratio, n - at < 512 ? n - at : 512);
+    int64_t rows = mtx_pace_rows(p, n_decode, ratio, 0, n - at < 512 ? n - at : 512);
     double ms = step_ms(dear, n_decode, rows, at);
     mtx_pace_measure(p, n_decode, (int)rows, ms);
     at += rows;
@@ -29,17 +29,17 @@ static double feed(mtx_pace *p, double dear, int n_decode, int64_t n, double rat
 
 static void test_alone_takes_all(void) {
   mtx_pace p = {0};
-  CHECK(mtx_pace_rows(&p, 0, 3, 512) == 512);
+  CHECK(mtx_pace_rows(&p, 0, 3, 0, 512) == 512);
   mtx_pace_measure(&p, 0, 512, 100);
-  CHECK(mtx_pace_rows(&p, 0, 3, 512) == 512);
-  CHECK(mtx_pace_rows(&p, 0, 3, 7) == 7);
+  CHECK(mtx_pace_rows(&p, 0, 3, 0, 512) == 512);
+  CHECK(mtx_pace_rows(&p, 0, 3, 0, 7) == 7);
 }
 
 static void test_alone_no_step_is_endless(void) {
   mtx_pace p = {0};
   double longest = 0;
   for (int64_t at = 0; at < 32000;) {
-    int64_t rows = mtx_pace_rows(&p, 0, 3, 512);
+    int64_t rows = mtx_pace_rows(&p, 0, 3, 0, 512);
     double ms = step_ms(0.5, 0, rows, at);
     CHECK(rows == 512 || rows >= 128);
     if (rows > 128 && at > 2000 && ms > longest) longest = ms;
@@ -51,15 +51,15 @@ static void test_alone_no_step_is_endless(void) {
 
 static void test_unknown_decode_is_measured_alone(void) {
   mtx_pace p = {0};
-  CHECK(mtx_pace_rows(&p, 3, 3, 512) == 0);
+  CHECK(mtx_pace_rows(&p, 3, 3, 0, 512) == 0);
   mtx_pace_measure(&p, 3, 0, 5);
-  CHECK(mtx_pace_rows(&p, 3, 3, 512) > 0);
-  CHECK(mtx_pace_rows(&p, 4, 3, 512) == 0);
+  CHECK(mtx_pace_rows(&p, 3, 3, 0, 512) > 0);
+  CHECK(mtx_pace_rows(&p, 4, 3, 0, 512) == 0);
   mtx_pace_measure(&p, 4, 0, 0);  // a clock that stands still counts as known
-  CHECK(mtx_pace_rows(&p, 4, 3, 512) > 0);
+  CHECK(mtx_pace_rows(&p, 4, 3, 0, 512) > 0);
   for (int n = 1; n < 1000; n++) {  // any number of rows has a slot
-    if (!mtx_pace_rows(&p, n, 3, 512)) mtx_pace_measure(&p, n, 0, 5);
-    CHECK(mtx_pace_rows(&p, n, 3, 512) > 0);
+    if (!mtx_pace_rows(&p, n, 3, 0, 512)) mtx_pace_measure(&p, n, 0, 5);
+    CHECK(mtx_pace_rows(&p, n, 3, 0, 512) > 0);
   }
 }
 
@@ -86,9 +86,9 @@ static void test_a_short_prompt_after_a_deep_one_grows_again(void) {
   mtx_pace p = {0};
   int mixed, pure;
   feed(&p, 0.5, 4, 8000, 3, 1, &mixed, &pure);
-  int64_t before = mtx_pace_rows(&p, 4, 3, 512);
+  int64_t before = mtx_pace_rows(&p, 4, 3, 0, 512);
   feed(&p, 0.5, 4, 500, 3, 1, &mixed, &pure);
-  CHECK(mtx_pace_rows(&p, 4, 3, 512) > before);
+  CHECK(mtx_pace_rows(&p, 4, 3, 0, 512) > before);
 }
 
 // A measurement that other programs disturbed lets no chunk grow much, though the next one is 64 mixed steps away.
@@ -96,11 +96,22 @@ static void test_a_hiccup_is_no_cost_of_decoding(void) {
   mtx_pace p = {0};
   mtx_pace_measure(&p, 0, 512, 256);
   for (int i = 0; i < 20; i++) mtx_pace_measure(&p, 4, 0, 4);
-  int64_t before = mtx_pace_rows(&p, 4, 2.5, 512);
+  int64_t before = mtx_pace_rows(&p, 4, 2.5, 0, 512);
   mtx_pace_measure(&p, 4, 0, 40);
-  CHECK(before == 12 && mtx_pace_rows(&p, 4, 2.5, 512) <= 14, "%lld, then %lld", (long long)before, (long long)mtx_pace_rows(&p, 4, 2.5, 512));
+  CHECK(before == 12 && mtx_pace_rows(&p, 4, 2.5, 0, 512) <= 14, "%lld, then %lld", (long long)before, (long long)mtx_pace_rows(&p, 4, 2.5, 0, 512));
   for (int i = 0; i < 100; i++) mtx_pace_measure(&p, 4, 0, 8);  // what lasts is believed
-  CHECK(mtx_pace_rows(&p, 4, 2.5, 512) >= 20);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 0, 512) >= 20);
+}
+
+// What a step has waited for before its rows were chosen is taken off the prompt's share, and no more than that.
+static void test_a_step_that_has_waited_takes_fewer(void) {
+  mtx_pace p = {0};
+  CHECK(mtx_pace_rows(&p, 0, 2.5, 1000, 512) == 512, "prompts alone wait for nothing");
+  mtx_pace_measure(&p, 4, 0, 4);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 0, 512) == 16 && mtx_pace_rows(&p, 4, 2.5, 7, 512) == 2, "before a row has been measured");
+  mtx_pace_measure(&p, 0, 512, 256);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 0, 512) == 12 && mtx_pace_rows(&p, 4, 2.5, 2, 512) == 8 && mtx_pace_rows(&p, 4, 2.5, 5.5, 512) == 2);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 6, 512) == 2 && mtx_pace_rows(&p, 4, 2.5, 1000, 512) == 2 && mtx_pace_rows(&p, 4, 2.5, 1000, 1) == 1, "it goes on");
 }
 
 int main(void) {
@@ -110,5 +121,6 @@ int main(void) {
   test_steps_stay_near_the_ratio();
   test_a_short_prompt_after_a_deep_one_grows_again();
   test_a_hiccup_is_no_cost_of_decoding();
+  test_a_step_that_has_waited_takes_fewer();
   return check_report();
 }
