@@ -81,25 +81,43 @@ async def run_burst(a):
     return {f"burst of {a.burst}": await parallel(a, f"burst of {a.burst}", a.burst, 5000)}
 
 
+class Others:
+    """What others take of this machine's cores from now on: other processes than these, and the host of a virtual machine."""
+
+    def __init__(self, pids):
+        self.pids, self.start = pids, self.now()
+
+    def now(self):
+        with open("/proc/stat") as f:
+            user, nice, system, _, _, irq, softirq, stolen = (int(x) * 1000 / os.sysconf("SC_CLK_TCK") for x in f.readline().split()[1:9])
+        return user + nice + system + irq + softirq - sum(cpu_seconds(pid) * 1e3 for pid in self.pids), stolen
+
+    def text(self):
+        (others, stolen), (others_0, stolen_0) = self.now(), self.start
+        return f"meanwhile other processes took {max(0, others - others_0):.0f} ms of the cores, the host {stolen - stolen_0:.0f} ms"
+
+
 async def run_gap(a):
     """Four running streams; then one long prompt arrives: their largest gap from then on beside their median gap
-    before. A gap that is open when the time is up counts as far as it is known."""
+    before. A gap that is open when the time is up counts as far as it is known. Steps of a few milliseconds feel every
+    neighbour, so what others took of the cores is told too."""
     runs, begun = [[] for _ in range(4)], time.perf_counter()
     tasks = [asyncio.create_task(stream(a.port, a.model, prompt(900 + i), 400, runs[i])) for i in range(4)]
     while min(len(r) for r in runs) < 40:
         await asyncio.sleep(0.01)
     median = statistics.median([y - x for r in runs for x, y in zip(r, r[1:])]) * 1e3
-    arrived = time.perf_counter() - begun
+    arrived, others = time.perf_counter() - begun, Others([a.pid, os.getpid()]) if a.pid else None
     late = asyncio.create_task(stream(a.port, a.model, prompt(999, a.long_words), 4, []))
     _, open_ones = await asyncio.wait(tasks, timeout=a.gap_seconds)
     gaps = [y - x for r in runs for x, y in zip(r, r[1:]) if y > arrived]
+    taken = "; " + others.text() if others else ""
     gaps += [time.perf_counter() - begun - r[-1] for t, r in zip(tasks, runs) if t in open_ones and r]
     for t in [late, *open_ones]:
         t.cancel()
     await asyncio.gather(late, *open_ones, return_exceptions=True)
     worst = max(gaps) * 1e3
     print(f"{a.name:12s} long prompt  median gap {median:.1f} ms before, {statistics.median(gaps) * 1e3:.1f} ms while it is read, largest {worst:.0f} ms:"
-          f" {worst / median:.1f}x the first", flush=True)
+          f" {worst / median:.1f}x the first{taken}", flush=True)
     return {"8k prompt beside 4 streams": {"worst gap, ms": worst, "worst gap / median": worst / median}}
 
 
@@ -149,10 +167,22 @@ async def run_alive(a):
     return {"/health under load": {"p99, ms": p99}}
 
 
+def thread_seconds(pid, thread):
+    """CPU time of a thread; 0 when it has ended."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as f:
+            return int(f.read().split()[0]) / 1e9
+    except OSError:
+        return 0
+
+
+def cpu_seconds(pid):
+    return sum(thread_seconds(pid, t) for t in os.listdir(f"/proc/{pid}/task"))
+
+
 def loop_seconds(pid):
     """CPU time of the process's first thread, which runs mtx's event loop."""
-    with open(f"/proc/{pid}/task/{pid}/schedstat") as f:
-        return int(f.read().split()[0]) / 1e9
+    return thread_seconds(pid, pid)
 
 
 async def run_work(a):
