@@ -85,7 +85,8 @@ class Others:
     """What others take of this machine's cores from now on: other processes than these, and the host of a virtual machine."""
 
     def __init__(self, pids):
-        self.pids, self.start = pids, self.now()
+        self.pids = pids
+        self.start = self.now()
 
     def now(self):
         with open("/proc/stat") as f:
