@@ -213,6 +213,12 @@ function TestCli:test_a_text_beyond_the_context_names_file_and_option()
   lu.assertEquals({ err, code }, { "mtx: " .. path .. ": the text has 101 tokens, the context is 64 tokens; shorten the text or raise --ctx\n", 1 })
 end
 
+function TestCli:test_an_answer_that_fills_the_context_says_so()
+  local _, err, code = run("run " .. SMOL .. " 'The sky is' --raw --temp 0 -c 32 --logit-bias 0=-inf --logit-bias 2=-inf")
+  lu.assertEquals({ err, code }, { "[the answer ends where the context of 32 tokens is full; --ctx N makes it larger]\n", 0 })
+  lu.assertEquals({ select(2, run("run " .. SMOL .. " 'The sky is' --raw --temp 0 -c 32 -n 4")) }, { "", 0 }) -- asked for
+end
+
 -- Standard output has a buffer, standard error none.
 function TestCli:test_figures_stand_behind_the_answer_in_one_file()
   local path = temp.path()

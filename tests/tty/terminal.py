@@ -165,6 +165,18 @@ def test_ctrl_c_stops_the_answer_alone(home):
     assert t.end() == 0
 
 
+def test_a_full_context_says_what_helps(home):
+    t = Terminal("run", MODEL, "--temp", "0", "-n", "30", "-c", "64", home=home)
+    t.prompt()
+    t.enter("Tell me of rivers")
+    said = t.enter("And now of seas").replace("\n", "")
+    assert "the context is 64 tokens" in said and "/clear forgets the conversation" in said, said
+    t.enter("/clear")
+    assert "mtx:" not in t.enter("Tell me of seas")
+    t.send("\x04")
+    assert t.end() == 0
+
+
 def test_long_lines_take_rows(home):
     t = Terminal("repl", home=home)
     t.prompt("mtx> ")

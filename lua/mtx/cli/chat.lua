@@ -92,10 +92,10 @@ local function turn(state, tools, text)
   state.turns[#state.turns + 1] = { role = "user", content = text }
   local request = tools.request_of(tools.values, state.base, messages_of(state))
   request.cache_key = "chat" -- without a key nothing is kept for the next turn
-  local result, message = tools.answer(state.model, request)
+  local result, message, code = tools.answer(state.model, request)
   if not result then
     table.remove(state.turns)
-    io.stderr:write("mtx: ", message, "\n")
+    io.stderr:write("mtx: ", message, code == "limit" and "; /clear forgets the conversation" or "", "\n")
     return
   end
   state.turns[#state.turns + 1] = { role = "assistant", content = result.text }

@@ -50,14 +50,14 @@ local function print_stats(model, result)
     term.bytes(model:info().resident_bytes or 0)), "dim", 2))
 end
 
--- Streams one answer to stdout -> result | nil, message
+-- Streams one answer to stdout -> result | nil, message, code
 local function answer(model, request)
   local interrupted = false
   local release = on_interrupt(function() interrupted = true end)
-  local stream, message = model:stream(request)
+  local stream, message, code = model:stream(request)
   if not stream then
     release()
-    return nil, message
+    return nil, message, code
   end
   local function look()
     uv.run("nowait")
@@ -71,9 +71,13 @@ local function answer(model, request)
   end
   release()
   local result
-  result, message = stream:result()
-  if not result then return nil, message end
+  result, message, code = stream:result()
+  if not result then return nil, message, code end
   if result.text:sub(-1) ~= "\n" then io.stdout:write("\n") end
+  if result.finish_reason == "length" and not request.max_tokens then
+    io.stdout:flush()
+    io.stderr:write(term.paint(("[the answer ends where the context of %d tokens is full; --ctx N makes it larger]\n"):format(model:info().n_ctx), "dim", 2))
+  end
   return result
 end
 
