@@ -22,8 +22,8 @@ TestGrammar = {}
 
 function TestGrammar:test_free()
   lu.assertNil((of({})))
-  lu.assertNil((of({ tools = { CITY } })))
-  lu.assertNil((of({ tools = { CITY }, tool_choice = "auto" })))
+  lu.assertNil((of({ tools = { CITY } }, { tools = true })))
+  lu.assertNil((of({ tools = { CITY }, tool_choice = "auto" }, { tools = true })))
 end
 
 function TestGrammar:test_formats()
@@ -170,6 +170,18 @@ function TestGrammar:test_auto_is_held_where_texts_have_frames()
     local _, after, opening, optional = in_template(template, { tools = { CITY } }, { thinking = true })
     lu.assertEquals({ after, opening, optional }, { { pair.close }, pair.open, true })
   end
+end
+
+-- A template without tools: the model was told of <tool_call> (serve/generate/teach.lua) and is held to it.
+function TestGrammar:test_auto_is_held_where_the_format_was_taught()
+  local g, triggers, opening, optional = in_template("{{ messages }}", { tools = { CITY, DEFS } })
+  lu.assertEquals({ triggers, opening, optional }, { { "<tool_call>" }, nil, true })
+  for _, good in ipairs({ '{"name": "weather", "arguments": {"city": "Oslo"}}</tool_call>', '\n{"name": "paint", "arguments": {"c": "red"}}\n</tool_call>\n<tool_call>{"name": "weather", "arguments": {"city": "Rome"}}</tool_call>' }) do
+    lu.assertEquals(g:match(good), "complete", good)
+  end
+  for _, bad in ipairs({ '{"name": "other"', '{"name": "weather", "arguments": {"city": "Bonn"', "hello", '{"name": "paint", "arguments": {"c": "red"}}</tool_call>x' }) do lu.assertNil((g:match(bad)), bad) end
+  -- one that shows tools in a way that is not known leaves the model free
+  lu.assertNil((in_template("{{ tools }}", { tools = { CITY } }, { tools = true })))
 end
 
 function TestGrammar:test_auto_is_free_where_the_template_names_more_tools()

@@ -237,12 +237,11 @@ end
 -- parallel = false (one call), mark (the format's opening mark, when it has been read already),
 -- answer = a JSON Schema that may come in place of calls, after_text (with mark: text may come first, and no call at all),
 -- turn (the whole answer, texts and calls as the model likes), custom = {name = Lark grammar of the tool's one parameter},
--- bare (calls as bare JSON, for formats that have no form).
+-- form (the name of one in place of the format's own: "bare", calls as bare JSON, or "taught").
 -- -> GBNF text, {rule = schema text}, list of what it does not hold to | nil when the format has no form of its own for it.
 function call_grammar.of(options)
-  local form = forms[options.format.name]
+  local form = forms[options.form or options.format.name]
   if type(form) == "function" then form = form(options.template) end
-  if options.bare then form = forms.bare end
   if not form or not (options.tools or form.answer) or (options.turn and not form.turn) then return nil end
   local g = rules.new(G, options.control)
   g.form, g.custom, g.unheld = form, options.custom or {}, {}

@@ -27,6 +27,7 @@ end
 
 return {
   bare = { call = NAME_ARGUMENTS, sep = "", one = true, answer = "" },
+  taught = { call = "<tool_call>$L" .. NAME_ARGUMENTS .. "$L</tool_call>", sep = "$L" }, -- what serve/generate/teach.lua asks for
   hermes = { call = "<tool_call>\n" .. NAME_ARGUMENTS .. "\n</tool_call>", sep = "\n" },
   mistral = function(template)
     if not template:find("[ARGS]", 1, true) then return { head = "[TOOL_CALLS][", call = '{"name": "$N", "arguments": $A$O}', sep = ", ", tail = "]" } end

@@ -95,7 +95,7 @@ local function constrained(loaded, req, want, format, warn)
     parallel = parallel and req.parallel_tool_calls, control = control_marks(loaded, format), custom = req.input_grammars }
   local text, schemas, unheld = call_grammar.of(options)
   if not text and options.custom then -- a schema cannot hold these
-    options.bare, req.bare_call = true, want.forced or nil
+    options.form, req.bare_call = "bare", want.forced or nil
     text, schemas, unheld = call_grammar.of(options)
   end
   if text and not strict then return compile(loaded, warn, "gbnf", text, schemas, unheld) end
@@ -117,13 +117,13 @@ end
 -- Free text until the format's mark opens a call, which is then held to its form. The mark is the
 -- trigger; where a thought comes first, which may hold it as text, the text behind the thought is
 -- in the grammar too. Formats whose texts have frames are held from the beginning. A tool whose schema cannot be
--- held is called freely. -> as grammar.of | nil
+-- held is called freely, and so are all where a template shows tools but no format that is known. -> as grammar.of | nil
 local function lazy(loaded, req, want, format, warn)
   if req.task ~= "chat" or (req.template_args or {}).builtin_tools then return nil end -- gpt-oss was told of tools that the request does not list
   local triggers, opening = thought_marks(loaded, req)
   local function held(more)
     local options = { format = format, template = loaded.template, tools = want.tools, parallel = req.parallel_tool_calls, control = control_marks(loaded, format),
-      custom = req.input_grammars }
+      custom = req.input_grammars, form = format.name == "generic" and not loaded.can.tools and "taught" or nil }
     for k, v in pairs(more) do options[k] = v end
     local text, schemas, unheld = call_grammar.of(options)
     return text and compile(loaded, warn, "gbnf", text, schemas, unheld)
