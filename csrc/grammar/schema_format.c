@@ -31,20 +31,35 @@
   "(?:" H16S(6, 6) LS32 "|::" H16S(0, 5) LS32 "|" H16 "::" H16S(0, 4) LS32 "|" H16S(0, 1) H16 "::" H16S(0, 3) LS32    \
   "|" H16S(0, 2) H16 "::" H16S(0, 2) LS32 "|" H16S(0, 3) H16 "::" H16S(0, 1) LS32 "|" H16S(0, 4) H16 "::" LS32       \
   "|" H16S(0, 5) H16 "::" H16 "|" H16S(0, 6) H16 "::|::" H16 "|::)"
+// RFC 3986; with `more` characters, and `query` ones in queries, RFC 3987.
 #define PLAIN "A-Za-z0-9._~!$&'()*+,;=\\-"
 #define PERCENT "%[0-9A-Fa-f]{2}"
-#define PCHAR "(?:[" PLAIN ":@]|" PERCENT ")"
-#define AUTHORITY "(?:(?:[" PLAIN ":]|" PERCENT ")*@)?(?:\\[" IPV6 "\\]|(?:[" PLAIN "]|" PERCENT ")*)(?::\\d*)?"
-#define AFTER_PATH "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
+#define PCHAR(more) "(?:[" PLAIN ":@" more "]|" PERCENT ")"
+#define AUTHORITY(more) "(?:(?:[" PLAIN ":" more "]|" PERCENT ")*@)?(?:\\[(?:" IPV6 "|[Vv][0-9A-Fa-f]+\\.[" PLAIN ":]+)\\]|(?:[" PLAIN more "]|" PERCENT ")*)(?::\\d*)?"
+#define AFTER_PATH(more, query) "(?:\\?(?:" PCHAR(more query) "|[/?])*)?(?:#(?:" PCHAR(more) "|[/?])*)?"
+#define WITH_AUTHORITY(more) "//" AUTHORITY(more) "(?:/" PCHAR(more) "*)*"
+#define ABSOLUTE(more) "/(?:" PCHAR(more) "+(?:/" PCHAR(more) "*)*)?"
+#define SEGMENTS(more) "(?:/" PCHAR(more) "*)*"
+#define URI(more, query) "^" SCHEME "(?:" WITH_AUTHORITY(more) "|" ABSOLUTE(more) "|" PCHAR(more) "+" SEGMENTS(more) ")?" AFTER_PATH(more, query) "$"
+#define URI_REFERENCE(more, query)                                                                                          \
+  "^(?:" SCHEME "(?:" WITH_AUTHORITY(more) "|" ABSOLUTE(more) "|" PCHAR(more) "+" SEGMENTS(more) ")?|" WITH_AUTHORITY(more) "|" ABSOLUTE(more) \
+  "|(?:[" PLAIN "@" more "]|" PERCENT ")+" SEGMENTS(more) ")?" AFTER_PATH(more, query) "$"
+#define PLANE(n) "\\u{" #n "0000}-\\u{" #n "FFFD}"
+#define UCS                                                                                                    \
+  "\\xA0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF" PLANE(1) PLANE(2) PLANE(3) PLANE(4) PLANE(5) PLANE(6) PLANE(7) \
+  PLANE(8) PLANE(9) PLANE(A) PLANE(B) PLANE(C) PLANE(D) "\\u{E1000}-\\u{EFFFD}"
+#define UCS_PRIVATE "\\uE000-\\uF8FF" PLANE(F) PLANE(10)
 #define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
-#define WITH_AUTHORITY "//" AUTHORITY "(?:/" PCHAR "*)*"
-#define ABSOLUTE "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
-#define SEGMENTS "(?:/" PCHAR "*)*"
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+// RFC 6570: names with values to come between braces, in a text without what URIs must not hold.
+#define VARCHAR "(?:[A-Za-z0-9_]|" PERCENT ")"
+#define VARSPEC VARCHAR "(?:\\.?" VARCHAR ")*(?::[1-9]\\d{0,3}|\\*)?"
+#define TEMPLATE_TEXT "[!#$&-;=?-\\[\\]_a-z~" UCS UCS_PRIVATE "]|" PERCENT
 #define HOST LABEL "(?:\\." LABEL ")*"
 #define AT_ADDRESS LOCAL "@\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
 
 // RFC 3339 (dates), 4122 (uuid), 5321 (e-mail; no quoted local parts, a weak model would
-// not find out of them), 1123 (host names), 2673/4291 (addresses), 3986 (URIs), 6901 (pointers).
+// not find out of them), 1123 (host names), 2673/4291 (addresses), 3986 (URIs), 3987 (IRIs), 6570 (templates), 6901 (pointers).
 static const sc_format formats[] = {
     {.name = "date", .pattern = "^" DATE "$"},
     {.name = "time", .pattern = "^" TIME ZONE "$"},
@@ -54,10 +69,13 @@ static const sc_format formats[] = {
     {.name = "hostname", .pattern = "^" HOST "$", .max = 253, .before_host = ""},
     {.name = "ipv4", .pattern = "^" IPV4 "$"},
     {.name = "ipv6", .pattern = "^" IPV6 "$"},
-    {.name = "uri", .pattern = "^" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?" AFTER_PATH "$"},
-    {.name = "uri-reference", .pattern = "^(?:" SCHEME "(?:" WITH_AUTHORITY "|" ABSOLUTE "|" PCHAR "+" SEGMENTS ")?|" WITH_AUTHORITY "|" ABSOLUTE
-                      "|(?:[" PLAIN "@]|" PERCENT ")+" SEGMENTS ")?" AFTER_PATH "$"},
-    {.name = "json-pointer", .pattern = "^(?:/(?:[^~/]|~[01])*)*$"},
+    {.name = "uri", .pattern = URI("", "")},
+    {.name = "uri-reference", .pattern = URI_REFERENCE("", "")},
+    {.name = "iri", .pattern = URI(UCS, UCS_PRIVATE)},
+    {.name = "iri-reference", .pattern = URI_REFERENCE(UCS, UCS_PRIVATE)},
+    {.name = "uri-template", .pattern = "^(?:" TEMPLATE_TEXT "|\\{[+#./;?&]?" VARSPEC "(?:," VARSPEC ")*\\})*$"},
+    {.name = "json-pointer", .pattern = "^" POINTER "$"},
+    {.name = "relative-json-pointer", .pattern = "^(?:0|[1-9]\\d*)(?:#|" POINTER ")$"},
     {.name = "duration", .pattern = "^P(?:\\d+W|(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)(?:T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))?"
                  "|T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S))$"},
 };

@@ -21,7 +21,8 @@ items additionalItems prefixItems minItems maxItems uniqueItems contains minLeng
 exclusiveMinimum exclusiveMaximum multipleOf anyOf oneOf allOf not if-then-else ref anchor defs definitions boolean_schema default
 dependentRequired dependentSchemas dependencies infinite-loop-detection optional/bignum optional/float-overflow optional/ecmascript-regex
 optional/non-bmp-regex optional/id optional/refOfUnknownKeyword optional/unknownKeyword""".split()
-FORMATS = "date date-time time duration email hostname ipv4 ipv6 uri uri-reference json-pointer uuid unknown".split()
+FORMATS = """date date-time time duration email hostname ipv4 ipv6 uri uri-reference iri iri-reference uri-template json-pointer relative-json-pointer
+uuid unknown""".split()
 
 
 class Number(str):
