@@ -152,17 +152,22 @@ local function tls_server()
   f:close()
   assert(os.execute(("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
     .. "-keyout '%s/key.pem' -out '%s/cert.pem' 2>'%s/log'"):format(site, site, site)))
-  local code = "import http.server,os,ssl,sys\nos.chdir(sys.argv[1])\nc=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\nc.load_cert_chain('cert.pem','key.pem')\n"
-    .. "s=http.server.ThreadingHTTPServer(('127.0.0.1',0),http.server.SimpleHTTPRequestHandler)\ns.socket=c.wrap_socket(s.socket,server_side=True)\n"
-    .. "print(s.server_port,flush=True)\ns.serve_forever()"
-  local out, port = uv.new_pipe(false), nil
-  local process = assert(uv.spawn("python3", { args = { "-c", code, site }, stdio = { nil, out, nil } }, function() end))
-  out:read_start(function(_, bytes) port = port or bytes and bytes:match("^(%d+)\n") end)
-  lu.assertTrue(client.wait(function() return port end) ~= nil)
+  local code = "import http.server,os,socketserver,ssl,sys\nos.chdir(sys.argv[1])\nc=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\nc.load_cert_chain('cert.pem','key.pem')\n"
+    .. "s=socketserver.ThreadingTCPServer(('127.0.0.1',0),http.server.SimpleHTTPRequestHandler)\ns.socket=c.wrap_socket(s.socket,server_side=True)\n"
+    .. "print(s.server_address[1],flush=True)\ns.serve_forever()"
+  local out, err, said, ended = uv.new_pipe(false), uv.new_pipe(false), "", false
+  local process = assert(uv.spawn("python3", { args = { "-c", code, site }, stdio = { nil, out, err } }, function() ended = true end))
+  local function listen(_, bytes) said = said .. (bytes or "") end
+  out:read_start(listen)
+  err:read_start(listen)
+  client.wait(function() return said:find("^%d+\n") or ended end)
+  local port = said:match("^(%d+)\n")
+  lu.assertNotNil(port, "no server: " .. said)
   return "https://localhost:" .. port .. "/m.gguf", site .. "/cert.pem", function()
     process:kill("sigterm")
     process:close()
     out:close()
+    err:close()
   end
 end
 

@@ -165,9 +165,13 @@ end
 function TestHttpPull:test_T100_a_new_revision_is_another_model_to_the_server()
   lu.assertEquals(post("/api/pull", { model = NAME, stream = false }).status, 200)
   local digest = ctx.catalog:digest(ctx.catalog:find(NAME))
+  lu.assertEquals(post("/api/generate", { model = NAME, prompt = "@say{x}", stream = false }).status, 200)
+  lu.assertEquals(post("/api/pull", { model = NAME, stream = false }).status, 200)
+  lu.assertNotNil(ctx.pool.loaded[NAME:lower()]) -- nothing new, nothing to load again
   hub.repos["u/r"]["m-Q4_0.gguf"] = pulls.bytes(210000, 5)
   lu.assertEquals(post("/api/pull", { model = NAME, stream = false }).status, 200)
   lu.assertEquals(listed()[NAME], 210000)
+  lu.assertNil(ctx.pool.loaded[NAME:lower()])
   lu.assertNotEquals(ctx.catalog:digest(ctx.catalog:find(NAME)), digest)
 end
 

@@ -526,6 +526,21 @@ function TestPull:test_two_names_of_one_file_share_it()
   lu.assertNil(uv.fs_stat(dir .. "/hf.co"))
 end
 
+function TestPull:test_T100_two_names_of_one_file_go_on_together()
+  pulled("hf.co/u/r")
+  local new = fixture.bytes(SIZE + 20, 4)
+  hub.repos["u/r"]["m-Q4_0.gguf"] = new
+  pulled("hf.co/u/r:Q4_0")
+  for _, key in ipairs({ "hf.co/u/r:latest", "hf.co/u/r:q4_0" }) do
+    local pin = puller.store:pin(key)
+    lu.assertTrue(puller.store:intact(pin), key)
+    lu.assertEquals({ pin.files[1].sha256, #pin.pulled }, { core.sha256.of(new), 20 }, key)
+  end
+  local n = #hub:asked("/resolve/")
+  pulled("hf.co/u/r")
+  lu.assertEquals(#hub:asked("/resolve/"), n)
+end
+
 function TestPull:test_a_model_folder()
   hub:close()
   local files = { ["config.json"] = "{}", ["tokenizer.json"] = "{}", ["model-00001-of-00002.safetensors"] = fixture.bytes(2000, 1), ["README.md"] = "no",

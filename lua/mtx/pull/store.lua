@@ -199,6 +199,27 @@ local function remove_unclaimed(self, old)
   end
 end
 
+local function write_pin(self, doc, pulled)
+  local ok, message = whole_file.write(pin_path(self, doc.model.key), document_of(doc, pulled), nil, synced)
+  if not ok then unwritten(message) end
+end
+
+-- Other names of files that have just been replaced go over to the new revision with them.
+local function follow(self, plan)
+  local new = {}
+  for _, f in ipairs(plan.files) do new[f.path] = f end
+  for _, pin in ipairs(self:pins()) do
+    local changed = false
+    for _, f in ipairs(pin.model.key ~= plan.model.key and pin.files or {}) do
+      local n = new[f.path]
+      if n and n.sha256 ~= f.sha256 then
+        f.size, f.sha256, f.etag, pin.revision, changed = n.size, n.sha256, n.etag, plan.revision, true
+      end
+    end
+    if changed then write_pin(self, pin, pin.pulled) end
+  end
+end
+
 -- All parts are whole and right: gives the files (f.part; f.here: it has its place) their names and pins them. What an older pin had is
 -- replaced only now; processes that have it open keep it. Raises a Fault.
 function Store:place(plan)
@@ -213,8 +234,8 @@ function Store:place(plan)
     end
   end
   whole_file.make_dirs(self.dir .. "/.mtx/pins")
-  local ok, message = whole_file.write(pin_path(self, key), document_of(plan, os.date("!%Y-%m-%dT%H:%M:%SZ")), nil, synced)
-  if not ok then unwritten(message) end
+  write_pin(self, plan, os.date("!%Y-%m-%dT%H:%M:%SZ"))
+  follow(self, plan)
   if old then remove_unclaimed(self, old) end
 end
 

@@ -40,6 +40,15 @@ local function pull(ctx, name, event)
   end)
 end
 
+-- Models whose files are others now: an idle one leaves memory, so that the next request gets the new files.
+local function refresh(ctx)
+  ctx.catalog:refresh(true)
+  for _, l in ipairs(ctx.pool:list()) do
+    local e = ctx.catalog:find(l.entry.name)
+    if e and l.inflight == 0 and ctx.catalog:digest(e) ~= ctx.catalog:digest(l.entry) then ctx.pool:unload(l, "pulled anew") end
+  end
+end
+
 local function handler(ctx)
   return function(x)
     local body = answer.body(x)
@@ -50,7 +59,7 @@ local function handler(ctx)
     if x.gone then return end
     if fault and fault.status == 499 then fault = check.fault(503, "the server stops; what is there is kept, the next pull goes on from it") end
     if not fault then
-      ctx.catalog:refresh(true)
+      refresh(ctx)
       ctx.log("info", "pulled", { model = name })
     end
     if not w then
