@@ -93,6 +93,7 @@ function quantize.run(opts)
   local g
   g, message = source.open(opts.from)
   if not g then return nil, message end
+  s.from_folder = g:info().format == "safetensors"
   local made
   made, message = plan.make(g, s)
   if not made then return nil, opts.from .. ": " .. message end

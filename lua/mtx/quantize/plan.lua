@@ -98,8 +98,14 @@ local function by_rules(rules, t, role, m, to)
   return type_name
 end
 
+-- What keeps its type in a GGUF file; of a folder, whose vectors have the weights' 16 bits, it becomes F32, as in every GGUF file.
+local function unchanged(t, opts)
+  local is_float = TYPES[t.type].reads and TYPES[t.type].block == 1
+  return opts.from_folder and is_float and "F32" or t.type
+end
+
 local function decide(m, seen, t, opts)
-  if not mixes.may_change(t) then return t.type end
+  if not mixes.may_change(t) then return unchanged(t, opts) end
   local role = mixes.role(t.name)
   local to, wrong = by_pattern(opts.patterns, t.name)
   if wrong then return nil, wrong end
@@ -130,7 +136,8 @@ local function importance(opts, t, role, mix, to)
   return false, needs
 end
 
--- g: an opened model; opts: mix (mixes.find), patterns {{pattern, type, text}}, rules(tensor, type) -> type or nil, imatrix, requantize
+-- g: an opened model; opts: mix (mixes.find), patterns {{pattern, type, text}}, rules(tensor, type) -> type or nil, imatrix, requantize,
+-- from_folder
 -- -> {tensors = {{name, shape, from, to, from_bytes, bytes, importance}}, bytes, from_bytes, needs_importance = a tensor's name or nil} | nil, message
 function plan.make(g, opts)
   local list = sorted(g:tensors())
