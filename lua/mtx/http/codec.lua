@@ -46,10 +46,10 @@ function Parser:take()
   return rest
 end
 
--- `path` lets the server pick the dialect of the error's body.
+-- `path` lets the server pick the dialect of the error's body, `method` is for its log.
 local function fail(self, status, message)
   self.state, self.status, self.message = "failed", status, message
-  self.path = self.path or self.buf:match("^[\r\n]*%u+ (/[\33-\62\64-\126]*)", self.pos)
+  if not self.path then self.method, self.path = self.buf:match("^[\r\n]*(%u+) (/[\33-\62\64-\126]*)", self.pos) end
   return "error", status, message
 end
 

@@ -81,7 +81,7 @@ end
 local function refuse(self, status, message)
   local parser = self.parser
   local path = parser.path or "/"
-  local x = self.x or new_exchange(self, { method = "GET", path = path, headers = {}, minor = 1, body = "none" })
+  local x = self.x or new_exchange(self, { method = parser.method or "GET", path = path, headers = {}, minor = 1, body = "none" })
   x.keep = false
   abandon(self)
   self.server.app:refuse(x, status, message)

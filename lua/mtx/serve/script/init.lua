@@ -32,6 +32,7 @@ local check = require("mtx.api.check")
 local environment = require("mtx.serve.script.environment")
 local json = require("mtx.json")
 local permissions = require("mtx.serve.script.permissions")
+local request = require("mtx.api.request")
 local routes = require("mtx.serve.routes")
 local sandbox = require("mtx.serve.script.sandbox")
 local script_fetch = require("mtx.serve.script.fetch")
@@ -175,16 +176,33 @@ local function view(req)
     key = auth.owner(req.key), n = req.n }
 end
 
+-- What a request hook leaves is the owner's word, but it must be of the right kind; else its fault is named, not ours.
+local function check_left(self, v)
+  local function want(ok, what)
+    if not ok then raise(self, "the request hook left " .. what) end
+  end
+  want(type(v.model) == "string", "no model name")
+  want(v.messages == nil or check.is_array(v.messages), "messages that are no list")
+  for _, m in ipairs(v.messages or {}) do want(type(m) == "table" and type(m.role) == "string", "a message without a role") end
+  want(type(v.sampler) == "table", "a sampler that is no table")
+  local _, fault = check.try(request.sampler, v.sampler)
+  want(not fault, "a sampler that cannot be used: " .. (fault and fault.message or ""))
+  want(v.stop == nil or type(v.stop) == "table", "a stop that is no list of texts")
+  for _, s in ipairs(v.stop or {}) do want(type(s) == "string", "a stop that is no list of texts") end
+  want(v.think == nil or type(v.think) == "boolean" or type(v.think) == "string", "a think that is neither true, false nor a level")
+  want(v.max_tokens == nil or type(v.max_tokens) == "number" and v.max_tokens >= 0, "a max_tokens that is no number of tokens")
+end
+
 function Script:request(req)
   local f = self.state.hooks.request
   if not f then return end
   local v = view(req)
   call(self, f, nil, v)
+  check_left(self, v)
   req.model_by_script = v.model ~= req.model
   for _, k in ipairs({ "model", "messages", "sampler", "stop", "think" }) do req[k] = v[k] end
   if v.prompt ~= nil and req.prompts then req.prompts[1] = v.prompt elseif v.prompt ~= nil then req.prompt = v.prompt end
   if v.max_tokens ~= nil then req.max_tokens = math.tointeger(v.max_tokens) or req.max_tokens end
-  if type(req.model) ~= "string" then raise(self, "the request hook left no model name") end
 end
 
 function Script:prompt(text, req)
