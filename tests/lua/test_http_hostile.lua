@@ -3,6 +3,7 @@
 -- clear error in JSON, never a 500, and the server goes on. Memory stays flat.
 local lu = require("luaunit")
 local cjson = require("cjson")
+local check = require("mtx.api.check")
 local client = require("http_client")
 local fake = require("fake_engine")
 local fixture = require("http_fixture")
@@ -15,6 +16,11 @@ function TestHostile:setUp()
   dir = temp.path()
   ctx = fixture.start({ files_dir = dir })
   port = ctx.port
+  local pull = ctx.pulls.start
+  function ctx.pulls.start(self, name, listener) -- a name that could be pulled is not looked for out there
+    if name == "tiny" then return nil, check.fault(404, "there is no such model") end
+    return pull(self, name, listener)
+  end
 end
 function TestHostile:tearDown()
   fixture.stop(ctx)
