@@ -73,6 +73,16 @@ static int host(lua_State *L) {
   return 1;
 }
 
+// The event loop's handles and requests must end before the state does.
+static int finish(lua_State *L) {
+  lua_getglobal(L, "require");
+  lua_pushliteral(L, "mtx.loop");
+  lua_call(L, 1, 1);
+  lua_getfield(L, -1, "finish");
+  lua_call(L, 0, 0);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   lua_State *L = luaL_newstate();
   if (!L) {
@@ -90,6 +100,8 @@ int main(int argc, char **argv) {
     const char *msg = lua_tostring(L, -1);
     fprintf(stderr, "mtx: %s\n", msg ? msg : "error object is not a string");
   }
+  lua_pushcfunction(L, finish);
+  (void)lua_pcall(L, 0, 0, 0);  // fails where mtx's Lua files were not found: then there is no loop
   lua_close(L);
   if (fflush(stdout) | ferror(stdout)) {  // print() does not tell
     fputs("mtx: the output could not be written whole\n", stderr);

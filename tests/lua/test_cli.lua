@@ -131,6 +131,18 @@ function TestCli:test_script_and_line()
   os.remove(path)
 end
 
+-- Handles that are closing and work under way when the script ends would be touched after they are freed.
+function TestCli:test_a_script_may_leave_the_event_loop_busy()
+  local line = [[local uv = require("luv"); uv.new_timer():close(); uv.spawn("sleep", { args = { "0.1" } }, function() end):close()
+    uv.new_timer():start(100000, 0, function() end); uv.queue_work(uv.new_work(function() return 1 end, function() end))]]
+  for _, ending in ipairs({ "", "; return 3", "; error('gone', 0)" }) do
+    for _ = 1, 3 do
+      local _, err, code = run(("-e '%s %s'"):format(line, (ending:gsub("'", '"'))))
+      lu.assertEquals({ code, err:match("^[^\n]*") }, { ending == "" and 0 or ending:find("3") and 3 or 1, ending:find("error") and "mtx: gone" or "" }, ending)
+    end
+  end
+end
+
 function TestCli:test_a_folder_where_a_file_belongs_is_one_clear_line()
   for _, command in ipairs({
     "run tests hi", "perplexity " .. SMOL .. " tests", "template tests --messages tests", "template --batch tests", "tokenize " .. SMOL .. " --file tests",

@@ -75,7 +75,7 @@ function command.fetch(text, values, json, label)
   end)
   while not over and not (interrupted and not next(puller.jobs)) do uv.run("once") end
   if term.is_tty(2) then io.stderr:write("\r\27[K") end
-  require("mtx.serve").finish()
+  signal:close()
   if interrupted then return failure("interrupted; what is there is kept, the same command goes on from it", 130) end
   if fault then return failure(fault.message) end
   return handle.name

@@ -39,9 +39,7 @@ function serve.run(args)
   local server = require("mtx.serve")
   local ctx, message = server.new(c)
   if not ctx then io.stderr:write("mtx serve: ", message, "\n") end
-  code = ctx and server.run(ctx) or 1
-  server.finish()
-  return code
+  return ctx and server.run(ctx) or 1
 end
 
 return serve

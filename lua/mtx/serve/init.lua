@@ -172,16 +172,6 @@ local function notify_systemd(ctx, text)
   if not ok then ctx.log("warn", "the service manager was not told", { text = text, error = message }) end
 end
 
--- To be called before the Lua state ends: handles that are still closing then
--- would be touched after they are freed, so close what is left and let the loop
--- see all of it end.
-function serve.finish()
-  uv.walk(function(handle)
-    if not handle:is_closing() then handle:close() end
-  end)
-  uv.run()
-end
-
 -- Serves until SIGTERM or SIGINT; the second signal ends at once. -> exit code.
 function serve.run(ctx)
   local ok, message = serve.listen(ctx)
@@ -232,7 +222,6 @@ function serve.run(ctx)
   -- the engine has emptied: every fourfold memory is often enough.
   collectgarbage("setpause", 400)
   uv.run()
-  serve.finish()
   if c.pid_file ~= "" then pid_file.leave(c.pid_file) end
   return 0
 end
