@@ -237,19 +237,24 @@ static mtx_code collect(lua_State *L, mtx_gguf_writer *w, int i_box, mtx_err *er
   return code;
 }
 
-// A finaliser may have closed a file whose tensors were collected; raises then.
-static void check_pins(lua_State *L, int i_box) {
-  lua_getiuservalue(L, i_box, 1);
+// check_pins(box): raises when a file whose tensors were collected has been closed, by a finaliser or by args.progress.
+static int check_pins(lua_State *L) {
+  lua_getiuservalue(L, 1, 1);
   for (lua_Unsigned i = lua_rawlen(L, -1); i > 0; i--) {
     lua_rawgeti(L, -1, (lua_Integer)i);
     mtx_bind_test_gguf(L, -1);
     lua_pop(L, 1);
   }
-  lua_pop(L, 1);
+  return 0;
 }
 
-// Calls args.progress, whose fault ends the writing and is kept on top of the stack.
-typedef struct { lua_State *L; bool failed; } progress;
+static void push_check(lua_State *L, int i_box) {
+  lua_pushcfunction(L, check_pins);
+  lua_pushvalue(L, i_box);
+}
+
+// Calls args.progress; a fault of it, or a file that it closed, ends the writing. That error is then on top of the stack.
+typedef struct { lua_State *L; int i_box; bool failed; } progress;
 
 static bool on_progress(void *user, uint64_t done, uint64_t total) {
   progress *p = user;
@@ -260,7 +265,9 @@ static bool on_progress(void *user, uint64_t done, uint64_t total) {
   if (p->failed) return false;
   bool stop = lua_toboolean(p->L, -1);
   lua_pop(p->L, 1);
-  return !stop;
+  push_check(p->L, p->i_box);
+  p->failed = lua_pcall(p->L, 1, 0, 0) != LUA_OK;
+  return !stop && !p->failed;
 }
 
 int mtx_bind_gguf_write(lua_State *L) {
@@ -279,9 +286,10 @@ int mtx_bind_gguf_write(lua_State *L) {
   mtx_err err;
   mtx_code code = mtx_gguf_writer_new(&b->w, &err);
   if (code == MTX_OK) code = collect(L, b->w, 3, &err);
-  progress p = {L, false};
+  progress p = {L, 3, false};
   if (code == MTX_OK && raw_field(L, 1, "progress") == LUA_TFUNCTION) mtx_gguf_on_progress(b->w, on_progress, &p);
-  check_pins(L, 3);
+  push_check(L, 3);
+  lua_call(L, 1, 0);
   if (code == MTX_OK) code = mtx_gguf_write(b->w, path, &err);
   mtx_gguf_writer *w = b->w;
   b->w = NULL;

@@ -157,6 +157,14 @@ function TestGgufWrite:test_edit_of_an_opened_file()
   lu.assertEquals(e:tensor_data("output.weight"), before)
 end
 
+function TestGgufWrite:test_progress_that_closes_a_source_ends_it()
+  local g <close> = assert(core.gguf.open(MODEL))
+  local ok, message = pcall(core.gguf.write, { path = self.path, from = g, progress = function() g:close() end })
+  lu.assertFalse(ok)
+  lu.assertStrContains(message, "closed")
+  lu.assertNil(io.open(self.path))
+end
+
 function TestGgufWrite:test_misuse_raises_with_the_key()
   local write = core.gguf.write
   local function bad(text, args)
