@@ -40,6 +40,24 @@ function TestCreate:setUp()
 end
 function TestCreate:tearDown() fixture.stop(ctx) end
 
+-- One file that somebody else wrote, or that was cut, costs its own model and no other.
+function TestCreate:test_manifests_of_the_wrong_shape()
+  create({ model = "good", from = "tiny", parameters = { temperature = 0.5 } })
+  for i, bad in ipairs({ '"parameters":5', '"parameters":[1]', '"template":{"a":1}', '"system":5', '"license":["x"]', '"adapters":"x"', '"adapters":[5]',
+    '"messages":"x"', '"messages":[{"role":"user"}]', '"messages":[5]' }) do
+    write(".mtx/manifests/0.json", ('{"name":"bad%d","from":"tiny",%s}'):format(i, bad))
+    write(".mtx/manifests/1.json", ('{"name":"child","from":"bad%d"}'):format(i))
+    local r = client.request(port, "GET", "/api/tags")
+    lu.assertEquals(r.status, 200, bad)
+    local names = {}
+    for _, m in ipairs(r.json.models) do names[m.name] = true end
+    lu.assertTrue(names["good:latest"] and not names["bad" .. i .. ":latest"] and not names["child:latest"], bad)
+    lu.assertStrContains(table.concat(log), bad:match('^"(%a+)"'))
+  end
+  write(".mtx/manifests/0.json", '{"name":"bare","from":"tiny","parameters":null,"system":null,"adapters":{}}')
+  lu.assertEquals(asked("bare").max_tokens, asked("tiny").max_tokens)
+end
+
 function TestCreate:test_parameters_are_checked_when_they_are_set()
   for why, p in pairs({ ['unknown parameter "temperatur"'] = { temperatur = 1 }, ['"temperature" must be of type float32'] = { temperature = "hot" },
     ['"num_ctx" must be of type integer'] = { num_ctx = "abc" }, ["temperature must be between"] = { temperature = -4 }, ["top_p must be between"] = { top_p = 7 },

@@ -772,3 +772,21 @@ function TestPulledModels:test_a_pin_that_leads_out_of_the_folder_is_none()
     end
   end
 end
+
+function TestPulledModels:test_pins_of_the_wrong_shape()
+  pulled()
+  local path = dir .. "/.mtx/pins/" .. core.sha256.of("hf.co/u/r:latest"):sub(1, 32) .. ".json"
+  local text = infile.read(path)
+  local function pin(change)
+    local f = assert(io.open(path, "w"))
+    f:write((change(text)))
+    f:close()
+  end
+  pin(function(t) return t:gsub('"source":%s*"[^"]*"', '"source":5') end)
+  lu.assertNil(puller.store:pin("hf.co/u/r:latest"))
+  pin(function(t) return t:gsub("^{", '{"modelfile":{"parameters":5},') end)
+  local cat = catalog()
+  cat:store({ full = "child:latest", key = "child:latest" }, { from = "hf.co/u/r:latest" })
+  lu.assertEquals(#cat:list(), 2)
+  lu.assertNil(cat:find("hf.co/u/r").manifest)
+end

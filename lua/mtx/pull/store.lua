@@ -41,7 +41,7 @@ local function id_of(key) return core.sha256.of(key):sub(1, 32) end
 local function read_document(path)
   local text = infile.read(path, MAX_DOCUMENT_BYTES)
   local doc = text and json.decode(text)
-  if not json.is_object(doc) or not json.is_array(doc.files) or type(doc.from) ~= "string" then return nil end
+  if not json.is_object(doc) or not json.is_array(doc.files) or type(doc.source) ~= "string" then return nil end
   local name = names.parse(doc.name)
   if not name then return nil end
   for _, f in ipairs(doc.files) do

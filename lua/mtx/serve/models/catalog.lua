@@ -135,9 +135,11 @@ local function read_manifests(self)
     local f = name:find("%.json$") and io.open(path)
     local m = f and json.decode(f:read("a"))
     if f then f:close() end
-    local parsed = json.is_object(m) and names.parse(m.name)
-    if f and not (parsed and type(m.from) == "string") then problem(self, path, "this is no description of a model") end
-    if parsed and type(m.from) == "string" then
+    local parsed = json.is_object(m) and type(m.from) == "string" and names.parse(m.name)
+    local good, message = parsed, "this is no description of a model"
+    if parsed then good, message = settings.check_shape(m) end
+    if f and not good then problem(self, path, message) end
+    if good then
       local s = uv.fs_stat(path)
       add(self, { name = parsed.full, key = parsed.key, manifest = m, manifest_path = path, modified = s.mtime.sec })
     end
@@ -156,7 +158,7 @@ local function read_pins(self)
         self.claimed[store:path(f.path)] = true
       end
       self.claimed[path] = true
-      local manifest = json.is_object(pin.modelfile) and pin.modelfile or nil
+      local manifest = json.is_object(pin.modelfile) and settings.check_shape(pin.modelfile) and pin.modelfile or nil
       if manifest then manifest.from = path end
       add(self, { name = pin.model.full, key = pin.model.key, path = path, size = size, modified = stat.mtime.sec, folder = pin.folder, pin = pin, manifest = manifest })
     end

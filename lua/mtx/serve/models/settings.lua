@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- What the parameters of a Modelfile mean: the same fields, types and ranges as the options of a request.
 local check = require("mtx.api.check")
+local json = require("mtx.json")
 local ollama = require("mtx.api.ollama")
 
 local settings = {}
@@ -22,6 +23,28 @@ function settings.read(parameters)
   if not r then return nil, (fault.message:gsub("^option ", "parameter ")) end
   if r.unknown_options then return nil, 'unknown parameter "' .. r.unknown_options[1] .. '"' end
   return r
+end
+
+local function shaped(m)
+  for _, k in ipairs({ "parameters", "template", "system", "license", "messages", "adapters" }) do
+    local v = m[k]
+    if v == json.null or type(v) == "table" and next(v) == nil then m[k] = nil end
+  end
+  check.object(m, "parameters")
+  for _, k in ipairs({ "template", "system", "license" }) do check.string(m, k) end
+  for i, msg in ipairs(check.array(m, "messages") or {}) do
+    if not check.is_object(msg) or type(msg.role) ~= "string" or type(msg.content) ~= "string" then check.fail(400, "messages[" .. (i - 1) .. "] needs role and content") end
+  end
+  for i, path in ipairs(check.array(m, "adapters") or {}) do
+    if type(path) ~= "string" then check.fail(400, "adapters[" .. (i - 1) .. "] must be a string") end
+  end
+  return true
+end
+
+-- Has a manifest the shape that its readers take for granted? The models folder's files can be anybody's. -> true | nil, message
+function settings.check_shape(m)
+  local ok, fault = check.try(shaped, m)
+  return ok, fault and fault.message
 end
 
 -- What a model made of another has of it: all that it does not set itself. m, base: manifests; m is changed.
