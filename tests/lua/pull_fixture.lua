@@ -6,9 +6,6 @@ local pull = require("mtx.pull")
 
 local fixture = {}
 
--- A proxy of this machine has no say in tests on loopback.
-uv.os_setenv("no_proxy", "127.0.0.1")
-
 -- n bytes that begin like a GGUF file; another seed, other bytes.
 function fixture.bytes(n, seed)
   local out, x = { "GGUF" }, seed or 1

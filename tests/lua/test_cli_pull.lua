@@ -22,7 +22,7 @@ local hub, dir
 -- -> stdout, stderr, exit code. on_output(text so far, process) sees what it says meanwhile; more: of the environment.
 local function run(args, on_output, more)
   local out, err, texts, code, open = uv.new_pipe(false), uv.new_pipe(false), { "", "" }, nil, 3
-  local env = { "PATH=" .. os.getenv("PATH"), "MTX_HUB=" .. hub.url, "MTX_MODELS_DIR=" .. dir, "HF_TOKEN=hf_secret", "no_proxy=127.0.0.1,localhost", "HOME=" .. dir,
+  local env = { "PATH=" .. os.getenv("PATH"), "MTX_HUB=" .. hub.url, "MTX_MODELS_DIR=" .. dir, "HF_TOKEN=hf_secret", "HOME=" .. dir,
     table.unpack(more or {}) }
   local process
   process = assert(uv.spawn(MTX, { args = args, env = env, stdio = { nil, out, err } }, function(exit, signal)
@@ -152,11 +152,12 @@ local function tls_server()
   f:close()
   assert(os.execute(("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
     .. "-keyout '%s/key.pem' -out '%s/cert.pem' 2>'%s/log'"):format(site, site, site)))
-  local code = "import http.server,os,socketserver,ssl,sys\nos.chdir(sys.argv[1])\nc=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\nc.load_cert_chain('cert.pem','key.pem')\n"
+  local code = "import http.server,os,socketserver,ssl,sys,threading\nos.chdir(sys.argv[1])\nc=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)\nc.load_cert_chain('cert.pem','key.pem')\n"
     .. "s=socketserver.ThreadingTCPServer(('127.0.0.1',0),http.server.SimpleHTTPRequestHandler)\ns.socket=c.wrap_socket(s.socket,server_side=True)\n"
-    .. "print(s.server_address[1],flush=True)\ns.serve_forever()"
-  local out, err, said, ended = uv.new_pipe(false), uv.new_pipe(false), "", false
-  local process = assert(uv.spawn("python3", { args = { "-c", code, site }, stdio = { nil, out, err } }, function() ended = true end))
+    .. "print(s.server_address[1],flush=True)\nthreading.Thread(target=s.serve_forever,daemon=True).start()\nsys.stdin.read()"
+  -- It ends with its standard input, and so with this process, however that ends.
+  local input, out, err, said, ended = uv.new_pipe(false), uv.new_pipe(false), uv.new_pipe(false), "", false
+  local process = assert(uv.spawn("python3", { args = { "-c", code, site }, stdio = { input, out, err } }, function() ended = true end))
   local function listen(_, bytes) said = said .. (bytes or "") end
   out:read_start(listen)
   err:read_start(listen)
@@ -164,7 +165,8 @@ local function tls_server()
   local port = said:match("^(%d+)\n")
   lu.assertNotNil(port, "no server: " .. said)
   return "https://localhost:" .. port .. "/m.gguf", site .. "/cert.pem", function()
-    process:kill("sigterm")
+    input:close()
+    lu.assertTrue(client.wait(function() return ended end), "the server did not end")
     process:close()
     out:close()
     err:close()

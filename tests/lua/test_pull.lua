@@ -273,6 +273,21 @@ function TestPull:test_T97_the_token_stays_with_the_hub()
   far:close()
 end
 
+-- The user's proxy would see a token that goes by plain HTTP to this machine.
+function TestPull:test_T97_loopback_needs_no_proxy()
+  local proxy = fake.server(function() return { status = 200, body = "{}" } end)
+  puller = fixture.puller(dir, hub.url, { hub_token = "hf_secret" })
+  for _, name in ipairs({ "http_proxy", "ALL_PROXY" }) do
+    uv.os_setenv(name, proxy.url)
+    local fault = fixture.pull(puller, "hf.co/u/r")
+    uv.os_unsetenv(name)
+    lu.assertNil(fault and fault.message)
+  end
+  proxy:close()
+  lu.assertEquals(#proxy.requests, 0)
+  right()
+end
+
 function TestPull:test_T97_realms_are_not_followed()
   local far = fake.server(function() return { status = 200, body = '{"token":"x"}' } end)
   puller = fixture.puller(dir, hub.url, { hub_token = "hf_secret", pull_hosts = { far.url } })
@@ -556,6 +571,25 @@ function TestPull:test_a_model_folder()
   refused(nil, 404, "model-00001-of-00002.safetensors is missing")
 end
 
+-- Broken off between the first file's new name and the pin: what is in its place is the pull's own.
+function TestPull:test_a_pull_that_ended_while_it_placed_its_files_goes_on()
+  hub:close()
+  start({ ["config.json"] = "{}", ["tokenizer.json"] = "{}", ["model.safetensors"] = BODY })
+  local there = dir .. "/hf.co/u/r/tokenizer.json"
+  local fault = fixture.pull(puller, "hf.co/u/r", function(e)
+    if e.status == "writing manifest" then require("mtx.whole_file").make_dirs(there) end
+  end)
+  lu.assertEquals(fault and fault.status, 500)
+  lu.assertEquals(fixture.files(dir), { "hf.co/u/r/config.json 2" })
+  lu.assertEquals(#puller.store:partials(), 1)
+  assert(os.remove(there))
+  fixture.pull(puller, "hf.co/u/r", function(e) return e.completed end) -- and once more, before that
+  lu.assertEquals(fixture.files(dir), { "hf.co/u/r/config.json 2" })
+  pulled()
+  lu.assertEquals(#fixture.files(dir), 3)
+  lu.assertEquals(puller.store:partials(), {})
+end
+
 function TestPull:test_addresses_of_the_hub_are_its_repositories()
   pulled("https://huggingface.co/u/r/resolve/main/m-Q4_0.gguf?download=true")
   right()
@@ -629,6 +663,13 @@ function TestAddress:test_the_hash_that_the_user_gives()
   pulled(far.url .. "/m.gguf#sha256=" .. core.sha256.of(BODY))
   refused(far.url .. "/n.gguf#sha256=" .. ("0"):rep(64), 502, "do not hash to")
   lu.assertEquals(fixture.files(dir), { "m.gguf " .. SIZE })
+end
+
+function TestAddress:test_the_hash_of_a_split_model_is_its_first_parts()
+  body = shards(2)["q4/m-00001-of-00002.gguf"]
+  refused(far.url .. "/m-00001-of-00002.gguf#sha256=" .. ("0"):rep(64), 502, "m-00001-of-00002.gguf: its bytes do not hash to")
+  nothing_visible()
+  pulled(far.url .. "/m-00001-of-00002.gguf#sha256=" .. core.sha256.of(body))
 end
 
 function TestAddress:test_all_parts()

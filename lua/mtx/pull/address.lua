@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- A GGUF file at an address (all parts of a split one). Nobody tells its hash but the
--- user (#sha256=...), so what came is pinned and a changed ETag means a new file.
+-- user (#sha256=..., of the file that the address names), so what came is pinned and a changed ETag means a new file.
 local check = require("mtx.api.check")
 local request = require("mtx.pull.request")
 local wait = require("mtx.pull.wait")
@@ -36,7 +36,7 @@ function address.plan(job, name)
       url, file = stem .. tail, file:gsub("%-%d+%-of%-%d+%.gguf$", (tail:gsub("%%", "%%%%")))
     end
     local size, etag = ask(job, url)
-    files[i] = { path = file:gsub("[^%w%._%-]", "-"), size = size, etag = etag, url = url, sha256 = n == 1 and name.sha256 or nil }
+    files[i] = { path = file:gsub("[^%w%._%-]", "-"), size = size, etag = etag, url = url, sha256 = i == 1 and name.sha256 or nil }
     files[i].unsure = not etag and not files[i].sha256
   end
   return { files = files, from = files[1].path }

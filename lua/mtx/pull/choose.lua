@@ -122,11 +122,11 @@ function choose.folder(files)
     small[#small + 1] = by["model.safetensors.index.json"]
     local stem, n
     for _, f in ipairs(files) do
-      local s, i, of = f.path:match("^(model)%-(%d+)%-of%-(%d+)%.safetensors$")
+      local s, i, of = f.path:match("^(model)%-(%d%d%d%d%d)%-of%-(%d%d%d%d%d)%.safetensors$")
       if s then stem, n, weights[tonumber(i)] = s, of, f end
     end
     for i = 1, tonumber(n or 0) do
-      if not weights[i] then return nil, ("%s-%0" .. #n .. "d-of-%s.safetensors is missing at the hub"):format(stem, i, n) end
+      if not weights[i] then return nil, ("%s-%05d-of-%s.safetensors is missing at the hub"):format(stem, i, n) end
     end
   end
   if not weights[1] or not by["config.json"] then

@@ -16,6 +16,7 @@ local function config_of(o)
   local lines = { "silent", "show-error", "include", "globoff", "path-as-is", "http1.1", "no-buffer", "suppress-connect-headers",
     "connect-timeout = 20", "speed-limit = 1", "speed-time = " .. (o.stall_s or 60), 'proto = "=http,https"', 'user-agent = "mtx"',
     "url = " .. quoted(o.url) }
+  if o.direct then lines[#lines + 1] = 'noproxy = "*"' end
   if o.head_only then lines[#lines + 1] = "head" end
   lines[#lines + 1] = o.compressed and "compressed" or 'header = "Accept-Encoding: identity"'
   if o.from then lines[#lines + 1] = 'range = "' .. o.from .. '-"' end
@@ -58,7 +59,8 @@ local function take(self, bytes)
   if bytes ~= "" and not self.stopped then self.on.data(bytes) end
 end
 
--- options: {url, headers = {"Name: value"}, from (first byte wanted), compressed (curl decodes), head_only, stall_s, program}
+-- options: {url, headers = {"Name: value"}, from (first byte wanted), compressed (curl decodes), head_only, direct (past every proxy),
+--   stall_s, program}
 -- on: head(status, headers), data(bytes), done(message | nil, curl's exit code); done comes once, also after stop.
 -- -> transfer | nil, message
 function curl.start(options, on)

@@ -50,7 +50,7 @@ end
 
 -- What a plan asks for must fit: into the folder, under the cap, beside what others put there.
 local function check_plan(self, plan)
-  local claimed, total, cap = self.store:claimed(), 0, self.client.max_bytes
+  local claimed, total, cap = self.store:claimed(plan.model.key), 0, self.client.max_bytes
   for _, f in ipairs(plan.files) do
     if not store_of.safe(f.path) then check.fail(502, "the file name '" .. f.path:gsub("%c", "?"):sub(1, 200) .. "' cannot be used") end
     total = math.min(total + math.min(f.size, cap + 1), cap + 1) -- sizes are what others say: no sum of them may wrap

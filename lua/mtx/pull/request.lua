@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A request of a pull: redirects are followed one by one to allowed origins only, and
--- the token goes to the hub's own origin and nowhere else.
+-- the token goes to the hub's own origin and nowhere else: by HTTPS, or on loopback,
+-- where no proxy is asked, since it could read it.
 local check = require("mtx.api.check")
 local curl = require("mtx.pull.curl")
 local origins = require("mtx.pull.origins")
@@ -33,7 +34,7 @@ local function single(job, u, o)
       if not taker then transfer:stop() end
     end
     transfer, failed = curl.start({ url = u.url, headers = headers_for(client, u, o.headers), from = o.from, compressed = o.compressed,
-      head_only = o.head_only, stall_s = client.stall_s, program = client.program }, {
+      head_only = o.head_only, direct = origins.is_loopback(u), stall_s = client.stall_s, program = client.program }, {
       head = head,
       data = function(bytes) taker(bytes, transfer) end,
       done = function(message, code)

@@ -4,7 +4,7 @@
 --   DIR/hf.co/USER/REPO/...   the files of a model of the hub, under their own names
 --   DIR/ollama.com/NS/MODEL/  those of Ollama's registry
 --   DIR/.mtx/pins/ID.json     a pulled model: {name, source, revision, from, folder, files = [{path, size, sha256, etag}], pulled, modelfile}
---   DIR/.mtx/pulls/ID/        a pull that is not complete: plan.json (as a pin, without `pulled`), parts, lock
+--   DIR/.mtx/pulls/ID/        a pull that is not complete: plan.json (as a pin, `pulled` only once files get their places), parts, lock
 --
 -- ID follows from the model's name. Paths are relative to DIR; none leads out of it.
 local uv = require("luv")
@@ -78,6 +78,7 @@ end
 function Store:path(relative) return self.dir .. "/" .. relative end
 local function pin_path(self, key) return self.dir .. "/.mtx/pins/" .. id_of(key) .. ".json" end
 function Store:pull_dir(key) return self.dir .. "/.mtx/pulls/" .. id_of(key) end
+local function plan_path(self, key) return self:pull_dir(key) .. "/plan.json" end
 
 -- Where the bytes of a file gather. By content where that is known: another revision may share it; else by the
 -- address and its ETag, so that nothing is put behind the beginning of another file.
@@ -106,10 +107,12 @@ function Store:intact(pin)
   return true
 end
 
--- path -> the pin's file, over all pins
-function Store:claimed()
-  local out = {}
-  for _, pin in ipairs(self:pins()) do
+-- path -> the pin's file, over all pins; with a key also of the pull of that model that ended while it gave files their places
+function Store:claimed(key)
+  local out, pins = {}, self:pins()
+  local broken = key and read_document(plan_path(self, key))
+  if broken and broken.pulled then table.insert(pins, 1, broken) end
+  for _, pin in ipairs(pins) do
     for _, f in ipairs(pin.files) do out[f.path] = f end
   end
   return out
@@ -164,6 +167,11 @@ function Store:lock(key)
   check.fail(500, "cannot lock the pull")
 end
 
+local function write_document(path, doc, pulled)
+  local ok, message = whole_file.write(path, document_of(doc, pulled), nil, synced)
+  if not ok then unwritten(message) end
+end
+
 -- Notes what is about to be fetched, and forgets parts that no longer belong to it.
 function Store:begin(plan)
   local dir, parts = self:pull_dir(plan.model.key), {}
@@ -171,8 +179,8 @@ function Store:begin(plan)
   each_name(dir, function(name)
     if name:find("%.part$") and not parts[name] then os.remove(dir .. "/" .. name) end
   end)
-  local ok, message = whole_file.write(dir .. "/plan.json", document_of(plan), nil, synced)
-  if not ok then unwritten(message) end
+  local before = read_document(plan_path(self, plan.model.key))
+  write_document(plan_path(self, plan.model.key), plan, before and before.pulled) -- what has its place already stays ours
 end
 
 -- Removes what is in the folder of an incomplete pull. -> was there one?
@@ -199,11 +207,6 @@ local function remove_unclaimed(self, old)
   end
 end
 
-local function write_pin(self, doc, pulled)
-  local ok, message = whole_file.write(pin_path(self, doc.model.key), document_of(doc, pulled), nil, synced)
-  if not ok then unwritten(message) end
-end
-
 -- Other names of files that have just been replaced go over to the new revision with them.
 local function follow(self, plan)
   local new = {}
@@ -216,7 +219,7 @@ local function follow(self, plan)
         f.size, f.sha256, f.etag, pin.revision, changed = n.size, n.sha256, n.etag, plan.revision, true
       end
     end
-    if changed then write_pin(self, pin, pin.pulled) end
+    if changed then write_document(pin_path(self, pin.model.key), pin, pin.pulled) end
   end
 end
 
@@ -224,7 +227,8 @@ end
 -- replaced only now; processes that have it open keep it. Raises a Fault.
 function Store:place(plan)
   local key = plan.model.key
-  local old = self:pin(key)
+  local old, now = self:pin(key), os.date("!%Y-%m-%dT%H:%M:%SZ")
+  if uv.fs_stat(plan_path(self, key)) then write_document(plan_path(self, key), plan, now) end
   for _, f in ipairs(plan.files) do
     local to = self:path(f.path)
     if not f.here then
@@ -234,7 +238,7 @@ function Store:place(plan)
     end
   end
   whole_file.make_dirs(self.dir .. "/.mtx/pins")
-  write_pin(self, plan, os.date("!%Y-%m-%dT%H:%M:%SZ"))
+  write_document(pin_path(self, key), plan, now)
   follow(self, plan)
   if old then remove_unclaimed(self, old) end
 end
