@@ -29,8 +29,8 @@ static int l_short_slices(lua_State *L) {
   attributes a = {0};
   bool done = false;
 #if defined(SYS_sched_getattr) && defined(SYS_sched_setattr)
-  // A policy that the user has chosen stays.
-  if (!syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) && a.policy == SCHED_OTHER) {
+  // A policy that the user has chosen stays, and so does a raised priority: RESET_ON_FORK would take it from every thread to come.
+  if (!syscall(SYS_sched_getattr, 0, &a, sizeof a, 0) && a.policy == SCHED_OTHER && a.nice >= 0) {
     a.size = sizeof a;
     a.flags = RESET_ON_FORK;
     a.runtime = SLICE_NS;

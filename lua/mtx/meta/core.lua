@@ -27,7 +27,7 @@ function core.join_marked(list, first, last, meta) end
 function core.notify(path, text) end
 
 ---Asks the kernel for short time slices for the calling thread (threads it starts have the usual ones): it gets a core soon after it wakes,
----even when threads that compute have all of them. False where that cannot be had (Linux before 6.12, a policy of the user's).
+---even when threads that compute have all of them. False where that cannot be had (Linux before 6.12, a policy or raised priority of the user's).
 ---@return boolean
 function core.short_slices() end
 
