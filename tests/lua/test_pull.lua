@@ -523,6 +523,16 @@ function TestPull:test_what_the_hub_does_not_have()
   refused("hf.co/u/r:Q4_0", 404, "no GGUF files to choose from")
 end
 
+function TestPull:test_a_curl_that_ends_before_it_listens_is_an_error()
+  local program = temp.file("#!/bin/sh\nexec 0<&-\necho 'curl: broken' >&2\nexit 3\n")
+  assert(uv.fs_chmod(program, tonumber("700", 8)))
+  local over, message, code
+  assert(require("mtx.pull.curl").start({ url = hub.url, headers = { "X: " .. ("y"):rep(4 << 20) }, program = program }, {
+    done = function(m, c) over, message, code = true, m, c end }))
+  lu.assertTrue(require("http_client").wait(function() return over end))
+  lu.assertEquals({ message, code }, { "broken", 3 })
+end
+
 function TestPull:test_without_curl_it_says_what_to_install()
   puller = fixture.puller(dir, hub.url, nil, { program = "no-such-curl" })
   refused(nil, 501, "apt install curl")

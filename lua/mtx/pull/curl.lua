@@ -67,9 +67,11 @@ function curl.start(options, on)
   local self = setmetatable({ on = on, early = "" }, Transfer)
   local input, output, errors = uv.new_pipe(false), uv.new_pipe(false), uv.new_pipe(false)
   local open, code, said = 3, nil, ""
+  local deaf = uv.new_signal() -- a curl that ends before it has read everything is a failed transfer, not our end
   local function ended()
     open = open - 1
     if open > 0 then return end
+    deaf:close()
     local message = self.error
     if not message and code ~= 0 then message = (said:match("[^\r\n]+") or ""):gsub("^curl: ", "") end
     on.done(message ~= "" and message or (code ~= 0 and "curl ended with code " .. code) or nil, code)
@@ -81,9 +83,10 @@ function curl.start(options, on)
     ended()
   end)
   if not process then
-    for _, p in ipairs({ input, output, errors }) do p:close() end
+    for _, p in ipairs({ input, output, errors, deaf }) do p:close() end
     return nil, message:find("ENOENT", 1, true) and curl.MISSING or "cannot start curl: " .. message
   end
+  deaf:start("sigpipe", function() end)
   self.process, self.output = process, output
   input:write(config_of(options), function() input:close() end)
   errors:read_start(function(_, bytes)
