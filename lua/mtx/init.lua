@@ -27,10 +27,7 @@ end
 -- mtx.quantize(opts) -> what was done | nil, message
 -- Writes a model in fewer bits: {from, to, type = "Q4_K_M", ...}; all options: lua/mtx/quantize/init.lua.
 function mtx.quantize(opts)
-  require("mtx.model.fields").check(opts, "mtx.quantize", require("mtx.model.fields").QUANTIZE)
-  for _, name in ipairs({ "from", "to", "type" }) do
-    if type(opts[name]) ~= "string" and not (name == "to" and opts.dry_run) then require("mtx.model.misuse")("mtx.quantize needs a string '" .. name .. "'") end
-  end
+  require("mtx.quantize.options").check(opts)
   return require("mtx.quantize").run(opts)
 end
 

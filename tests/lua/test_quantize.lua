@@ -444,6 +444,11 @@ function TestMisuse.test_it_names_the_callers_line()
   misused({ from = SOURCE, to = "x", typ = "Q8_0" }, "no field 'typ'; did you mean type?")
   misused({ from = SOURCE, type = "Q8_0" }, "needs a string 'to'")
   misused({ to = "x", type = "Q8_0" }, "needs a string 'from'")
+  for name, wrong in pairs({ tensor_types = "ffn=Q6_K", rules = 5, imatrix = 5, threads = 1.5, requantize = 1, force = "no", progress = 5 }) do
+    misused({ from = SOURCE, to = "x", type = "Q8_0", [name] = wrong }, "option '" .. name .. "' must be a")
+  end
+  misused({ from = SOURCE, to = "x", type = "Q8_0", threads = -1 }, "'threads' must be a whole number from 0")
+  misused({ from = SOURCE, to = "x", type = "Q8_0", tensor_types = { 5 } }, "'tensor_types' must be a list")
   local result = assert(mtx.quantize({ from = SOURCE, type = "Q8_0", dry_run = true }))
   lu.assertEquals(result.bytes, 1293312)
 end
