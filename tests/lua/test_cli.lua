@@ -110,6 +110,59 @@ function TestCli:test_run_takes_what_a_modelfile_sets()
   lu.assertEquals({ got.text, got.n_generated, got.n_prompt, more.n_generated }, { want.text, 3, #want.prompt_ids, 5 })
 end
 
+-- What a Modelfile names beside it, what it has of a listed model, and every way it can be wrong.
+function TestCli:test_create_makes_a_model_of_a_modelfile()
+  local dir, uv = temp.dir(), require("luv")
+  local function write(name, text) assert(io.open(dir .. "/" .. name, "w")):write(text):close() end
+  assert(uv.fs_symlink(assert(uv.fs_realpath(SMOL)), dir .. "/weights.gguf"))
+  assert(uv.fs_mkdir(dir .. "/models", tonumber("755", 8)))
+  local here = " --models-dir " .. dir .. "/models"
+  write("Modelfile", "FROM weights.gguf\nPARAMETER temperature 0\nPARAMETER num_predict 3\n")
+  lu.assertEquals({ run("create calm -f " .. dir .. "/Modelfile" .. here) }, { "created calm:latest; `mtx run calm` runs it\n", "", 0 })
+  write("child", "FROM calm\nSYSTEM be brief\nPARAMETER num_predict 2\n")
+  lu.assertEquals(select(3, run("create brief --file=" .. dir .. "/child" .. here)), 0)
+  lu.assertEquals(select(3, run("rm calm" .. here)), 0) -- it stands by itself
+  lu.assertStrMatches((run("show brief" .. here)), ".*FROM calm:latest\nSYSTEM be brief\n.*")
+  local out, err, code = run("run brief hi --json" .. here)
+  lu.assertEquals({ code, err, cjson.decode(out).n_generated }, { 0, "", 2 })
+  for text, says in pairs({
+    ["FROM nothing\n"] = "FROM nothing: there is no such model (`mtx list`) or file", ["FROM brief\nADAPTER x.gguf\n"] = "ADAPTER x.gguf: there is no such file",
+    ["FROM brief\nADAPTER weights.gguf\n"] = "this is no LoRA adapter", ["FROM child\n"] = "this is not a GGUF file", ["FROM brief\nPARAMETER warmth 1\n"] = 'line 2: unknown parameter "warmth"',
+    ["FROM brief\nTEMPLATE {% if %}\n"] = "template", ["SYSTEM x\n"] = "a Modelfile needs FROM",
+  }) do
+    write("wrong", text)
+    out, err, code = run("create x -f " .. dir .. "/wrong" .. here)
+    lu.assertEquals({ out, code }, { "", 1 }, text)
+    lu.assertStrContains(err, "mtx create: " .. dir .. "/wrong: ", false, text)
+    lu.assertStrContains(err, says)
+  end
+  lu.assertStrContains(select(2, run("create x" .. here)), "mtx create: Modelfile: No such file or directory; give the Modelfile with -f FILE")
+  lu.assertEquals(select(3, run("create 'a b' -f " .. dir .. "/Modelfile" .. here)), 2)
+  os.execute("rm -r " .. dir)
+end
+
+-- A name whose description cannot be used says why; one that is nowhere says where to look.
+function TestCli:test_a_name_that_cannot_be_run_says_why()
+  local dir = temp.dir()
+  for name, text in pairs({ bad = "FROM x\nPARAMETER warmth 1\n", lost = "FROM nothing\n" }) do assert(io.open(dir .. "/" .. name .. ".Modelfile", "w")):write(text):close() end
+  for command, says in pairs({
+    ["run bad hi"] = dir .. '/bad.Modelfile: line 2: unknown parameter "warmth"', ["embed lost hi"] = dir .. "/lost.Modelfile: FROM nothing: there is no such model or file",
+    ["run other hi"] = "other is not here; `mtx list` shows the models there are, `mtx pull other` looks for it in Ollama's registry",
+  }) do
+    local _, err, code = run(command .. " --models-dir " .. dir)
+    lu.assertEquals({ err, code }, { "mtx: " .. says .. "\n", 1 })
+  end
+  os.execute("rm -r " .. dir)
+  lu.assertEquals({ select(2, run("run other hi --models-dir " .. dir)) }, { "mtx: there is no folder " .. dir .. "\n", 1 })
+end
+
+function TestCli:test_words_of_other_programs()
+  lu.assertEquals((run("ls --models-dir " .. MODELS)), (run("list --models-dir " .. MODELS)))
+  lu.assertEquals((run("-v")), (run("--version")))
+  lu.assertEquals((run("help ls")), (run("list --help")))
+  lu.assertStrContains(select(2, run("keys add x infer,chat --keys-file " .. temp.path())), "unknown scope chat; there are infer, embed and admin")
+end
+
 function TestCli:test_serve_refuses_a_models_folder_that_is_not_there()
   local _, err, code = run("serve --port 0 --models-dir no-such-folder")
   lu.assertEquals({ err, code }, { "mtx serve: there is no folder no-such-folder; give one with --models-dir\n", 1 })
@@ -311,9 +364,10 @@ end
 -- The chat's own commands, with a model that is never asked.
 function TestCli:test_chat_commands()
   local chat = [[-e 'require("mtx.cli.chat").run({ info = function() return {} end }, { values = {}, base = { temperature = 1 } })']]
-  local out, err, code = run(chat, "/set foo 1\\n/set temp 0.5\\n/set top-k 3\\n/set mirostat 7\\n/set n 4\\n/set n -1\\n/load\\n/load tests\\n/load README.md\\n/show\\n/bye\\n")
+  local out, err, code = run(chat, "/?\\n/set foo 1\\n/set temp 0.5\\n/set top-k 3\\n/set mirostat 7\\n/set n 4\\n/set n -1\\n/load\\n/load tests\\n/load README.md\\n/show\\n/bye\\n")
   lu.assertEquals({ err, code }, { "", 0 })
-  lu.assertEquals(out:match("leaves%.\n(.*)$"), table.concat({
+  lu.assertStrMatches(out:match("leaves%.\n(.*)$"), "/set NAME VALUE .*/bye .*")
+  lu.assertEquals(out:match("stops an answer%.\n(.*)$"), table.concat({
     "no number is called foo; `mtx run --help` lists them", "temperature 0.5", "top_k 3", "mirostat: 7 is out of range; it must be between 0 and 2", "n 4",
     "n must be a whole number from 0", "usage: /load FILE", "tests: Is a directory",
     "README.md: not a saved conversation: invalid JSON: expected a value at line 1 column 1", "temperature 0.5", "top_k 3", "n 4", "" }, "\n"))

@@ -18,7 +18,7 @@ local HELP = [[
 /clear            forget the conversation
 /save FILE        write the conversation as JSON
 /load FILE        read one back
-/help             this list
+/help, /?         this list
 /bye              leave (or Ctrl-D)
 A line ending in \ goes on; """ starts and ends a block; a pasted text is one
 message. Ctrl-C stops an answer.]]
@@ -34,6 +34,7 @@ end
 local COMMANDS = {}
 
 function COMMANDS.help() say(HELP) end
+COMMANDS["?"] = COMMANDS.help
 
 function COMMANDS.clear(state)
   state.turns = {}
@@ -123,7 +124,7 @@ function chat.run(model, tools)
     local text, why = input:paragraph(term.paint("> ", "bold"))
     if why == "end" then return 0 end
     if text and text:match("%S") then
-      local name, rest = text:match("^/(%a+)%s*(.-)%s*$")
+      local name, rest = text:match("^/([%a?]+)%s*(.-)%s*$")
       if name == "bye" or name == "exit" or name == "quit" then return 0 end
       if name and COMMANDS[name] then COMMANDS[name](state, rest)
       elseif name then say("no command /" .. name .. "; /help lists them")

@@ -12,6 +12,7 @@ local options = {
   { name = "tensors", kind = "flag", help = "list every tensor: name, type, shape" },
   { name = "metadata", kind = "flag", help = "list all metadata, or with KEY that one's whole value" },
   { name = "json", kind = "flag", help = "print JSON" },
+  named.option,
 }
 
 info.help = [=[
@@ -138,7 +139,7 @@ function info.run(list)
   local values, code = args.start(info, options, list, function(v) return v.metadata and 2 or 1 end)
   if not values then return code end
   if not values.rest[1] then return args.misuse(info, named.WHICH) end
-  local path = named.find(values.rest[1])
+  local path = named.find(values.rest[1], values.models_dir)
   local g, message = require("mtx.model.source").open(path, { vocab_only = true })
   if not g then return args.failure(message) end
   if values.metadata then return print_metadata(path, g, values.rest[2], values.json) end

@@ -7,9 +7,12 @@
 local VERSION = "0.1.0"
 
 local COMMANDS = {
-  "run", "repl", "serve", "pull", "list", "show", "verify", "ps", "rm", "cp", "keys", "stop", "status", "info", "generate", "tokenize", "detokenize", "logits", "perplexity",
+  "run", "repl", "serve", "pull", "create", "list", "show", "verify", "ps", "rm", "cp", "keys", "stop", "status", "info", "generate", "tokenize", "detokenize", "logits", "perplexity",
   "embed", "bench", "quantize", "template", "grammar", "config",
 }
+
+-- Other programs' words for them.
+local ALIASES = { ls = "list", ["-v"] = "--version" }
 
 local function command(name)
   for _, known in ipairs(COMMANDS) do
@@ -61,9 +64,9 @@ end
 
 return function(arg, root)
   package.loaded["mtx.root"] = root
-  local first = arg[1]
+  local first = ALIASES[arg[1]] or arg[1]
   if not first or first == "--help" or first == "-h" or first == "help" then
-    local topic = first == "help" and arg[2] and command(arg[2])
+    local topic = first == "help" and arg[2] and command(ALIASES[arg[2]] or arg[2])
     local out = first and io.stdout or io.stderr
     out:write(topic and topic.help or usage(), "\n")
     return first and 0 or 2

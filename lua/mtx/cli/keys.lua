@@ -46,7 +46,7 @@ local function add(path, words)
   local name, scopes = words[2], words[3] or "infer,embed"
   if not name or not name:find("^[%w%-_%.]+$") then return misuse("a name of letters, digits, - and _ is needed") end
   for s in scopes:gmatch("[^,]+") do
-    if s ~= "infer" and s ~= "embed" and s ~= "admin" then return misuse("unknown scope " .. s) end
+    if s ~= "infer" and s ~= "embed" and s ~= "admin" then return misuse("unknown scope " .. s .. "; there are infer, embed and admin") end
   end
   if not scopes:find("[^,]") then return misuse("at least one scope is needed: infer, embed or admin") end
   for i = 4, 5 do

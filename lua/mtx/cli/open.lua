@@ -4,6 +4,7 @@ local adapters = require("mtx.model.adapters")
 local args = require("mtx.cli.args")
 local named = require("mtx.cli.named")
 local term = require("mtx.cli.term")
+local uv = require("luv")
 
 local open = {}
 
@@ -13,6 +14,7 @@ open.options = {
   { name = "kv-type", kind = "string", value = "TYPE", choices = { "f32", "f16", "bf16", "q8_0" }, help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
   { name = "cpu", kind = "string", value = "TIER", choices = { "scalar", "avx2", "avx512", "amx", "neon" }, help = "cap the CPU tier: scalar, avx2, avx512, amx, neon" },
   { name = "lora", kind = "list", value = "FILE[=SCALE]", help = "apply a LoRA adapter (GGUF), SCALE times (repeatable)" },
+  named.option,
   { name = "no-memory-check", kind = "flag", help = "load even when memory looks too small" },
 }
 
@@ -20,10 +22,10 @@ open.options = {
 function open.ctx(values, default) return (values.ctx or 0) > 0 and values.ctx or default end
 
 -- MODEL and values as parsed -> model | nil, exit code (already said why). `extra` overrides.
-function open.model(name, values, extra) return open.found(values, extra, named.find(name)) end
+function open.model(name, values, extra) return open.found(values, extra, named.find(name, values.models_dir)) end
 
 -- The same of what named.find gave.
-function open.found(values, extra, path, manifest)
+function open.found(values, extra, path, manifest, reason)
   local mtx = require("mtx")
   local bar = term.progress("loading")
   local opts = {
@@ -42,10 +44,12 @@ function open.found(values, extra, path, manifest)
   local model, message = mtx.load(path, opts)
   bar(nil)
   if not model then
-    if named.remote(path) then
+    if reason then
+      message = reason
+    elseif named.remote(path) then
       message = path .. " is not here; `mtx pull " .. path .. "` fetches it"
-    elseif not path:find("/", 1, true) and not path:find("%.gguf$") then
-      message = message .. "; `mtx list` shows the models there are, `mtx pull` fetches others"
+    elseif not path:find("/", 1, true) and not path:find("%.gguf$") and not uv.fs_stat(path) then
+      message = ("%s is not here; `mtx list` shows the models there are, `mtx pull %s` looks for it in Ollama's registry"):format(path, path)
     end
     return nil, args.failure(message)
   end

@@ -27,7 +27,7 @@ function perplexity.run(list)
   if not which or not name then return args.misuse(perplexity, "give a model and a text file") end
   local text, message = args.read(name)
   if not text then return args.failure(message) end
-  local path, manifest = named.find(which)
+  local path, manifest = named.find(which, values.models_dir)
   local tok
   tok, message = require("mtx.tok").open(path)
   if not tok then return args.failure(message) end

@@ -86,7 +86,7 @@ function command.run(args)
   if not c then return words end
   local name, code = command.fetch(words[1], c.values, own.json)
   if not name then return code end
-  if not own.json then print("pulled " .. name .. "; `mtx run " .. name .. "` runs it") end
+  if not own.json then print(("pulled %s; `mtx run %s%s` runs it"):format(name, name, c.sources.models_dir == "--models-dir" and " --models-dir " .. c.values.models_dir or "")) end
   return 0
 end
 

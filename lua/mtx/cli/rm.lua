@@ -8,7 +8,7 @@ command.help = [[
 usage: mtx rm NAME [--models-dir DIR]
 
 Removes the model's file (all parts of a split file; all files of a pulled model that no other
-pulled one shares), or, for a model made by `create` or `cp`, only its description. The
+pulled one shares), or, for a model made by `mtx create`, `mtx cp` or /api/create, only its description. The
 beginnings of a model whose pull was broken off go by its name, too.]]
 
 function command.run(args)

@@ -142,14 +142,14 @@ function run.run(list)
   if not values then return code end
   local name = table.remove(values.rest, 1)
   if not name then return args.misuse(run, named.WHICH) end
-  local path, manifest = named.find(name)
+  local path, manifest, reason = named.find(name, values.models_dir)
   if values.pull and path == name and not uv.fs_stat(path) then
-    local c, why = require("mtx.config").load({ flags = {} })
+    local c, why = require("mtx.config").load({ flags = { models_dir = values.models_dir } })
     if not c then return args.failure(why) end
     local pulled
     pulled, code = require("mtx.cli.pull").fetch(name, c.values, false, "run")
     if not pulled then return code end
-    path, manifest = named.find(pulled)
+    path, manifest, reason = named.find(pulled, values.models_dir)
   end
   local base, message = settings(values, manifest)
   if not base then return args.misuse(run, message) end
@@ -159,7 +159,7 @@ function run.run(list)
   if not prompt and uv.guess_handle(0) ~= "tty" then return args.misuse(run, "no prompt: give one, or pipe text in") end
   local model
   -- A chat's next turn goes on from what it has in common with the last one; a single answer has no next turn.
-  model, code = open.found(values, not prompt and { cache_bytes = CHAT_CACHE_BYTES } or nil, path, manifest)
+  model, code = open.found(values, not prompt and { cache_bytes = CHAT_CACHE_BYTES } or nil, path, manifest, reason)
   if not model then return code end
   if prompt then
     code = single(model, values, base, prompt)

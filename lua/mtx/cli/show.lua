@@ -34,7 +34,7 @@ function command.run(args)
   row("embedding", info.n_embd)
   row("abilities", table.concat(capabilities.list(capabilities.of(info, template)), ", "))
   row("chat template", template and (#template .. " bytes, " .. (m.template and "from the Modelfile" or "from the file")) or "none in the file")
-  print("\n" .. modelfile.write({ from = e.parent or e.name, system = m.system, parameters = m.parameters, messages = m.messages, license = m.license }))
+  print("\n" .. modelfile.write({ from = e.parent or e.manifest_path and e.path or e.name, system = m.system, parameters = m.parameters, messages = m.messages, license = m.license }))
   return 0
 end
 

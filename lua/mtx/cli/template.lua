@@ -14,6 +14,7 @@ local options = {
   { name = "kwargs", kind = "string", value = "FILE", help = "JSON object of further variables" },
   { name = "tokens", kind = "flag", help = "print token ids and pieces, control tokens marked (MODEL only)" },
   { name = "batch", kind = "string", value = "FILE", help = "JSON lines of cases, one result line each" },
+  named.option,
 }
 
 command.help = [==[
@@ -102,7 +103,7 @@ local function print_tokens(tok, text, spans)
 end
 
 local function with_model(name, case, values)
-  local path = named.find(name)
+  local path = named.find(name, values.models_dir)
   local g, message = require("mtx.model.source").open(path, { vocab_only = true })
   if not g then return args.failure(message) end
   local tok

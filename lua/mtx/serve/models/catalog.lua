@@ -24,10 +24,12 @@ function catalog.new(options)
   -- Absolute: manifests name files by path and must hold from any folder.
   local dir = uv.fs_realpath(options.dir) or options.dir
   return setmetatable({ dir = dir:gsub("(.)/+$", "%1"), describe = options.describe, sha256 = options.sha256, clock = options.clock,
-    warn = options.warn, told = {}, entries = {}, order = {}, info = {}, claimed = {} }, Catalog)
+    warn = options.warn, told = {}, entries = {}, order = {}, info = {}, claimed = {}, unusable = {} }, Catalog)
 end
 
-local function problem(self, path, message)
+-- key: of the model that is not there for it, when its name is known.
+local function problem(self, path, message, key)
+  if key then self.unusable[key] = path .. ": " .. message end
   if self.told[path] == message then return end
   self.told[path] = message
   if self.warn then self.warn(path, message) end
@@ -109,8 +111,8 @@ local function walk(self, dir, relative, depth)
       local f = io.open(path)
       local m, message = modelfile.parse(f and f:read("a") or "")
       if f then f:close() end
-      if not m then problem(self, path, f and message or "cannot be read") end
       local parsed = names.parse((rel:gsub("%.[mM]odelfile$", "")))
+      if not m then problem(self, path, f and message or "cannot be read", parsed and parsed.key) end
       if m and parsed then
         local s = uv.fs_stat(path)
         if not m.from:find("^/") and uv.fs_stat(dir .. "/" .. m.from) then m.from = dir .. "/" .. m.from end
@@ -207,6 +209,7 @@ function Catalog:refresh(force)
   local now = self.clock()
   if not force and self.scanned and now - self.scanned < 1 then return end
   self.scanned, self.entries, self.order, self.claimed = now, {}, {}, {}
+  self.unusable = {}
   read_manifests(self)
   read_pins(self)
   walk(self, self.dir, "", 1)
@@ -218,7 +221,7 @@ function Catalog:refresh(force)
       e.weights = e.path .. "\0" .. tostring(e.size) .. "\0" .. tostring(e.file_modified or e.modified)
       e.settings = e.manifest and json.encode(e.manifest) or ""
     else
-      problem(self, e.manifest_path or e.modelfile_path, "FROM " .. tostring(e.manifest.from):sub(1, 200) .. ": there is no such model or file")
+      problem(self, e.manifest_path or e.modelfile_path, "FROM " .. tostring(e.manifest.from):sub(1, 200) .. ": there is no such model or file", e.key)
       self.entries[e.key] = nil
     end
   end
@@ -229,7 +232,7 @@ function Catalog:refresh(force)
   self.order = good
 end
 
--- name text -> entry, or nil, message.
+-- name text -> entry, or nil, message, and why its description cannot be used (with paths: not for clients) when there is one.
 function Catalog:find(text)
   local parsed, message = names.parse(text)
   if not parsed then return nil, message end
@@ -240,7 +243,7 @@ function Catalog:find(text)
   -- bare file name with .gguf finds its entry.
   local bare = text:match("^(.*)%.gguf$")
   if bare then return self:find(bare) end
-  return nil, "model '" .. parsed.short .. "' not found"
+  return nil, "model '" .. parsed.short .. "' not found", self.unusable[parsed.key]
 end
 
 function Catalog:list()

@@ -6,10 +6,10 @@ local adapters = require("mtx.serve.models.adapters")
 local answer = require("mtx.serve.answer")
 local capabilities = require("mtx.serve.models.capabilities")
 local check = require("mtx.api.check")
+local creation = require("mtx.serve.models.creation")
 local fiber = require("mtx.serve.fiber")
 local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
-local render = require("mtx.chat.render")
 local settings = require("mtx.serve.models.settings")
 local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
@@ -210,7 +210,7 @@ local function create(ctx)
     local base
     if not m.from:find("^" .. ctx.catalog:blob_dir():gsub("%p", "%%%0")) then
       base = find(ctx, m.from)
-      m.from, m.parent = base.path, base.key == to.key and base.parent or base.name
+      creation.from(base, to, m)
     end
     m.template = check.string(body, "template") or m.template
     m.system = check.string(body, "system") or m.system
@@ -225,15 +225,8 @@ local function create(ctx)
       if not settings.ROLES[msg.role] then check.fail(400, "messages[" .. (i - 1) .. "].role must be system, user or assistant") end
     end
     m.messages = messages or m.messages
-    if m.template then
-      local usable, why = render.new({ template = m.template, name = "template" })
-      if not usable then check.fail(400, why, { param = "template" }) end
-    end
-    if base and base.manifest then settings.inherit(m, base.manifest) end -- so it stands without it
-    if m.from:find("^/") then
-      local info, err = ctx.catalog.describe(m.from)
-      if not info then check.fail(400, "not a usable model file: " .. tostring(err):gsub("/%S*/", "")) end
-    end
+    local ok, why, param = creation.complete(ctx.catalog, m, base)
+    if not ok then check.fail(400, param and why or (why:gsub("/%S*/", "")), { param = param }) end
     store(ctx, to, m)
     if check.boolean(body, "stream") == false then return x:send(200, '{"status":"success"}') end
     x:start(200, "application/x-ndjson")
