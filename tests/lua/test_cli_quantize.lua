@@ -48,6 +48,18 @@ function TestCommand.test_dry_run()
   lu.assertEquals(answer.tensors[2], { name = "output_norm.weight", shape = { 256 }, from = "F32", to = "F32", from_bytes = 1024, bytes = 1024, importance = false })
 end
 
+-- A row of 576 holds no whole blocks of 256: the file is larger than its type promises, and that is said.
+function TestCommand.test_rows_that_do_not_fit_are_named()
+  local smol = "models/SmolLM2-135M-Instruct.Q4_1.gguf"
+  local code, text = run(smol .. " Q4_K_M -n --requantize")
+  lu.assertEquals(code, 0, text)
+  lu.assertStrMatches(text, ".*blk%.0%.ffn_up%.weight +576 x 1536 +Q4_1 +%-> Q5_0 instead of Q4_K\n.*")
+  lu.assertStrMatches(text, ".*\nrows do not divide into the type's blocks: Q5_0 instead of Q4_K %(166%), Q8_0 instead of Q6_K %(14%)\n")
+  code, text = run(smol .. " Q8_0 -n --requantize")
+  lu.assertEquals(code, 0, text)
+  lu.assertNil(text:find("instead of", 1, true))
+end
+
 function TestCommand.test_rule_files()
   local rule = temp.file('return function(t, to) if t.role == "value" then return "Q8_0" end end', ".lua")
   local code, text = run(SOURCE .. " Q4_0 -n --rules " .. rule .. " --tensor-type 'ffn_up=BF16'")

@@ -18,6 +18,7 @@ local options = {
   { name = "force", short = "f", kind = "flag", help = "replace OUT when it exists" },
   { name = "dry-run", short = "n", kind = "flag", help = "only say what each tensor would become, and the size" },
   { name = "json", kind = "flag", help = "print JSON" },
+  named.option,
 }
 
 local function types_text()
@@ -67,9 +68,21 @@ local function shape_text(shape) return table.concat(shape, " x ") end
 
 local function print_plan(made)
   for _, t in ipairs(made.tensors) do
-    print(("%-40s %-16s %-7s %s%s"):format(t.name, shape_text(t.shape), t.from, t.to == t.from and "kept" or "-> " .. t.to,
-      t.importance and ", with importance" or ""))
+    print(("%-40s %-16s %-7s %s%s%s"):format(t.name, shape_text(t.shape), t.from, t.to == t.from and "kept" or "-> " .. t.to,
+      t.instead_of and " instead of " .. t.instead_of or "", t.importance and ", with importance" or ""))
   end
+end
+
+-- Tensors whose rows do not divide into the blocks of their type: the file is then larger than its type promises.
+local function print_misfits(made)
+  local count, kinds = {}, {}
+  for _, t in ipairs(made.tensors) do
+    local kind = t.instead_of and t.to .. " instead of " .. t.instead_of
+    if kind and not count[kind] then kinds[#kinds + 1] = kind end
+    if kind then count[kind] = (count[kind] or 0) + 1 end
+  end
+  for i, kind in ipairs(kinds) do kinds[i] = kind .. " (" .. count[kind] .. ")" end
+  if kinds[1] then print("rows do not divide into the type's blocks: " .. table.concat(kinds, ", ")) end
 end
 
 local function print_result(made, values, name, seconds)
@@ -82,13 +95,14 @@ local function print_result(made, values, name, seconds)
   else
     print(("%s: %s, %s of weights, %d of %d tensors kept as they are, %.1f s"):format(values.rest[2], name, sizes, kept, #made.tensors, seconds))
   end
+  print_misfits(made)
 end
 
 local function print_json(made, values, name)
   local tensors = json.array()
   for i, t in ipairs(made.tensors) do
     tensors[i] = json.object("name", t.name, "shape", json.array(t.shape), "from", t.from, "to", t.to, "from_bytes", t.from_bytes, "bytes", t.bytes,
-      "importance", t.importance or false)
+      "instead_of", t.instead_of, "importance", t.importance or false)
   end
   return args.print_json(json.object("path", not values.dry_run and values.rest[2] or nil, "type", name, "from_bytes", made.from_bytes, "bytes", made.bytes,
     "file_bytes", made.file_bytes, "needs_imatrix", made.needs_importance ~= nil, "tensors", tensors))
@@ -133,7 +147,7 @@ function command.run(list)
   local progress, close = watched(mix.name)
   local started = uv.hrtime()
   local made
-  made, message = require("mtx.quantize").run({ from = named.find(rest[1]), to = rest[2], type = mix.name, tensor_types = values.tensor_type, rules = rules,
+  made, message = require("mtx.quantize").run({ from = named.find(rest[1], values.models_dir), to = rest[2], type = mix.name, tensor_types = values.tensor_type, rules = rules,
     imatrix = values.imatrix, requantize = values.requantize, threads = values.threads, force = values.force, dry_run = values.dry_run, progress = progress })
   close()
   if not made then return args.failure(message) end

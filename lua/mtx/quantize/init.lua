@@ -86,7 +86,7 @@ end
 --   dry_run       write nothing
 --   force         replace a file of that name
 --   progress(done, total)  bytes written; true ends it
--- -> {tensors = {{name, shape, from, to, from_bytes, bytes, importance}}, bytes, from_bytes, file_bytes (nil in a dry run), needs_importance} | nil, message
+-- -> {tensors = {{name, shape, from, to, instead_of, from_bytes, bytes, importance}}, bytes, from_bytes, file_bytes (nil in a dry run), needs_importance} | nil, message
 function quantize.run(opts)
   local s, message = settings(opts)
   if not s then return nil, message end

@@ -104,6 +104,7 @@ local function unchanged(t, opts)
   return opts.from_folder and is_float and "F32" or t.type
 end
 
+-- -> the tensor's type, and the one that its rows do not divide into when it stands for that | nil, message
 local function decide(m, seen, t, opts)
   if not mixes.may_change(t) then return unchanged(t, opts) end
   local role = mixes.role(t.name)
@@ -120,7 +121,8 @@ local function decide(m, seen, t, opts)
     if not to then return nil, message end
   end
   if to == t.type then return to end
-  return mixes.that_fits(to, t.shape[1], block_of)
+  local fits = mixes.that_fits(to, t.shape[1], block_of)
+  return fits, fits ~= to and to or nil
 end
 
 -- Is there importance for the tensor? -> true | false | nil, message
@@ -138,15 +140,15 @@ end
 
 -- g: an opened model; opts: mix (mixes.find), patterns {{pattern, type, text}}, rules(tensor, type) -> type or nil, imatrix, requantize,
 -- from_folder
--- -> {tensors = {{name, shape, from, to, from_bytes, bytes, importance}}, bytes, from_bytes, needs_importance = a tensor's name or nil} | nil, message
+-- -> {tensors = {{name, shape, from, to, instead_of, from_bytes, bytes, importance}}, bytes, from_bytes, needs_importance = a tensor's name or nil} | nil, message
 function plan.make(g, opts)
   local list = sorted(g:tensors())
   local m, seen = model_of(g, opts.mix, list, opts.imatrix ~= nil), {}
   local out = { tensors = {}, bytes = 0, from_bytes = 0 }
   for _, t in ipairs(list) do
-    local to, message = decide(m, seen, t, opts)
-    if not to then return nil, message end
-    local entry = { name = t.name, shape = t.shape, from = t.type, to = to, from_bytes = t.bytes, bytes = t.bytes }
+    local to, other = decide(m, seen, t, opts)
+    if not to then return nil, other end
+    local entry = { name = t.name, shape = t.shape, from = t.type, to = to, instead_of = other, from_bytes = t.bytes, bytes = t.bytes }
     if to ~= t.type then
       if not TYPES[t.type].reads then return nil, ("tensor '%s' of type %s cannot be converted"):format(t.name, t.type) end
       if TYPES[t.type].block > 1 and not opts.requantize then
