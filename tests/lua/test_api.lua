@@ -132,6 +132,7 @@ function TestModel:test_sampler_function()
     lu.assertNil(r)
     lu.assertStrContains(message, "sampler function")
     lu.assertEquals(code, "sampler")
+    lu.assertEquals({ assert(self.model:stream({ prompt = "x", max_tokens = 2, sampler = bad }))() }, { nil, message, code })
   end
 end
 

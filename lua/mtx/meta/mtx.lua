@@ -52,7 +52,7 @@ function mtx.sampler(options, n_vocab) end
 ---@field progress? fun(done: integer, total: integer): boolean? bytes written; true ends it and leaves nothing
 
 ---@class mtx.Quantized
----@field tensors {name: string, shape: integer[], from: string, to: string, from_bytes: integer, bytes: integer, importance: boolean?}[]
+---@field tensors {name: string, shape: integer[], from: string, to: string, instead_of: string?, from_bytes: integer, bytes: integer, importance: boolean?}[] instead_of: the type whose blocks the rows do not divide into
 ---@field bytes integer of all weights
 ---@field from_bytes integer the same of the source
 ---@field file_bytes? integer
@@ -196,7 +196,7 @@ function Model:is_eog(id) end
 ---@param messages {role: string, content: string}[]
 ---@return string|nil text, table|string spans_or_message, string? code
 function Model:apply_template(messages, options) end
----Starts a request: `for piece in model:stream{...} do io.write(piece) end`. Pieces are whole UTF-8 characters.
+---Starts a request: `for piece in assert(model:stream{...}) do io.write(piece) end`. Pieces are whole UTF-8 characters.
 ---@param request mtx.Request
 ---@return mtx.Stream|nil, string?, string?
 function Model:stream(request) end
@@ -239,8 +239,9 @@ function Model:close() end
 function Model:drop() end
 
 ---@class mtx.Stream
----Called, it gives the next piece of text; nil at the end.
----@overload fun(): string?
+---Called, it gives the next piece of text; at the end nil, with message and code when the request failed (an error of a
+---sampler function, too). A for loop does not see those: `assert(stream:result())` behind it does.
+---@overload fun(): string|nil, string?, string?
 ---@field on_idle? fun() called now and then while there is nothing to give
 local Stream = {}
 ---Ends the request; pieces that are there still come.

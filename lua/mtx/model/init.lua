@@ -192,6 +192,7 @@ end
 -- The prompt's token ids: from tokens, prompt (plain text) or messages (through the template).
 local function prompt_ids(self, request)
   if request.tokens then return request.tokens end
+  if request.prompt and type(request.prompt) ~= "string" then misuse("prompt must be a text, not a " .. type(request.prompt)) end
   if request.prompt then return self:tokenize(request.prompt, { add_special = true, parse_special = false }) end
   if not request.messages then misuse("generate needs messages, prompt or tokens") end
   if type(request.messages) ~= "table" then misuse("messages must be a list of { role =, content = }") end
@@ -224,8 +225,8 @@ local function negative_ids(self, request, ids)
   return prompt_ids(self, other)
 end
 
--- for piece in model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
--- logprobs, ignore_eos, cache_key, lora (see mtx.load), cfg_scale, negative_prompt } do ... end. cfg_scale other than 1 guides the answer away
+-- for piece in assert(model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
+-- logprobs, ignore_eos, cache_key, lora (see mtx.load), cfg_scale, negative_prompt }) do ... end. cfg_scale other than 1 guides the answer away
 -- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
 -- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
 -- The stream can also be cancelled (:cancel()) and gives :result().

@@ -93,6 +93,7 @@ function Stream:__call()
     self.session:close()
     self.session = nil
   end
+  if self.failure then return nil, self.failure[1], self.failure[2] end
 end
 
 function Stream:cancel() self.reason = self.reason or "cancelled" end

@@ -17,7 +17,7 @@ function stream.new(of)
   return setmetatable(of, Stream)
 end
 
--- Takes events until there is text, or the end. -> piece | nil at the end
+-- Takes events until there is text, or the end. -> piece | nil at the end, with message and code when the request failed
 function Stream:__call()
   while not self.finished do
     local event = table.remove(self.queue, 1)
@@ -43,6 +43,7 @@ function Stream:__call()
       self.model.streams[self.id] = nil
     end
   end
+  if self.finished.reason == "error" then return nil, self.finished.message, self.finished.code end
   return nil
 end
 
