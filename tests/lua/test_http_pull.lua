@@ -124,10 +124,9 @@ function TestHttpPull:test_T101_two_clients_share_a_pull_and_the_last_to_leave_e
   lu.assertTrue(b:until_found('"completed":80000', 10000))
   lu.assertEquals(#hub:asked("/resolve/"), 1)
   a:close()
-  client.sleep(20)
   local job = ctx.pulls.jobs[NAME:lower()]
-  lu.assertNotNil(job)
-  lu.assertEquals(#job.listeners, 1)
+  lu.assertTrue(client.wait(function() return #job.listeners == 1 end))
+  lu.assertEquals(ctx.pulls.jobs[NAME:lower()], job)
   b:close()
   lu.assertTrue(client.wait(function() return not ctx.pulls.jobs[NAME:lower()] end))
   lu.assertEquals(ctx.catalog:partials()[1].size, 80000)
