@@ -150,6 +150,20 @@ function TestRegistry:test_what_is_refused()
   at:refused(base .. "m", 502, "without kind, digest or size")
 end
 
+-- The texts go into the pin, which has a limit of its own: past it the model would be fetched and then not be seen.
+function TestRegistry:test_texts_without_end_are_refused()
+  local name = "127.0.0.1:" .. far.port .. "/library/m"
+  local text = ("\1"):rep(50000)
+  local licence = { mediaType = layers[4].mediaType, digest = "sha256:" .. core.sha256.of(text), size = #text, text = text }
+  for _ = 1, 8 do layers[#layers + 1] = licence end
+  at:pulled(name)
+  lu.assertEquals(#at.puller.store:pin(name .. ":latest").modelfile.license, 8 * 50001 + #"MIT\nand more")
+  for _ = 1, 8 do layers[#layers + 1] = licence end
+  at:refused(name, 502, "bytes of texts")
+  licence.size = 10
+  at:refused(name, 502, "more than 10 bytes")
+end
+
 function TestRegistry:test_T97_a_login_is_not_followed()
   local elsewhere = fake.server(function() return { status = 200, body = '{"token":"x"}' } end)
   far:close()

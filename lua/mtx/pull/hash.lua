@@ -9,8 +9,8 @@ local hash = {}
 
 local SLICE_BYTES = 32 << 20
 
--- on_progress(bytes so far) is optional. -> 64 hex digits, bytes; raises a Fault.
-function hash.file(job, path, on_progress)
+-- -> 64 hex digits; raises a Fault.
+function hash.file(job, path)
   local sum, at = core.sha256.new(), 0
   while true do
     local n, message = wait.on(job, function(go)
@@ -20,8 +20,7 @@ function hash.file(job, path, on_progress)
     end)
     if not n then check.fail(500, (message:gsub("/%S*/", ""))) end
     at = at + n
-    if n < SLICE_BYTES then return sum:hex(), at end
-    if on_progress then on_progress(at) end
+    if n < SLICE_BYTES then return sum:hex() end
   end
 end
 

@@ -10,7 +10,8 @@ local request = require("mtx.pull.request")
 
 local registry = {}
 
-local MAX_DOCUMENT_BYTES = 4 << 20
+local MAX_MANIFEST_BYTES = 4 << 20
+local MAX_TEXT_BYTES = 512 << 10 -- of all texts together: escaped, they must fit into the pin
 local KIND = "^application/vnd%.ollama%.image%.([%w]+)"
 
 local function fail(name, what) check.fail(502, name.source .. ": " .. what) end
@@ -37,7 +38,7 @@ end
 
 -- A small layer's bytes.
 local function text_of(job, name, base, layer)
-  local text, status = request.text(job, base .. "/blobs/" .. layer.digest, MAX_DOCUMENT_BYTES)
+  local text, status = request.text(job, base .. "/blobs/" .. layer.digest, layer.size)
   if not text then fail(name, "a layer cannot be read (status " .. status .. ")") end
   if core.sha256.of(text) ~= hex_of(layer.digest) then fail(name, "a layer's bytes do not hash to " .. layer.digest) end
   return text
@@ -68,7 +69,7 @@ function ADD.messages(m, text)
 end
 
 local function layers_of(job, name, base, tag)
-  local text, status = request.text(job, base .. "/manifests/" .. tag, MAX_DOCUMENT_BYTES, { "Accept: application/vnd.docker.distribution.manifest.v2+json" })
+  local text, status = request.text(job, base .. "/manifests/" .. tag, MAX_MANIFEST_BYTES, { "Accept: application/vnd.docker.distribution.manifest.v2+json" })
   if not text then
     if status == 404 then check.fail(404, "there is no model '" .. name.source .. "' in the registry") end
     if status == 401 then check.fail(502, name.source .. ": the registry wants a login, which mtx does not do") end
@@ -88,7 +89,7 @@ end
 function registry.plan(job, name)
   local base, folder, tag = place_of(job, name)
   local layers, revision = layers_of(job, name, base, tag)
-  local files, m = {}, json.object()
+  local files, m, n_text = {}, json.object(), 0
   for _, layer in ipairs(layers) do
     local kind = layer.mediaType:match(KIND)
     if kind == "model" then
@@ -96,6 +97,8 @@ function registry.plan(job, name)
     elseif kind == "adapter" or kind == "tensor" then
       check.fail(501, name.source .. ": models of the registry that are stored as " .. kind .. "s are not pulled; look for a GGUF file of it at hf.co")
     elseif ADD[kind] then
+      n_text = n_text + math.min(layer.size, MAX_TEXT_BYTES + 1)
+      if n_text > MAX_TEXT_BYTES then fail(name, "the manifest names more than " .. MAX_TEXT_BYTES .. " bytes of texts") end
       ADD[kind](m, text_of(job, name, base, layer))
     end
   end

@@ -98,8 +98,8 @@ function request.text(job, url, max, headers)
       end
     end })
     if bytes > max then check.fail(502, reply.url.shown .. ": the answer has more than " .. max .. " bytes") end
-    if reply.status == 200 and not reply.error then return table.concat(parts), 200, reply.headers end
-    if reply.status and not reply.error and not request.passing(reply.status) then return nil, reply.status, reply.headers end
+    if reply.status == 200 and not reply.error then return table.concat(parts), 200 end
+    if reply.status and not reply.error and not request.passing(reply.status) then return nil, reply.status end
     why = reply.error or "status " .. reply.status
     if reply.hopeless then break end
     if n < 3 then wait.ms(job, request.pause_ms(job.client, n, reply.headers)) end
