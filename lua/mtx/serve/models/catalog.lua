@@ -140,7 +140,7 @@ local function read_manifests(self)
     local parsed = json.is_object(m) and type(m.from) == "string" and names.parse(m.name)
     local good, message = parsed, "this is no description of a model"
     if parsed then good, message = settings.check_shape(m) end
-    if f and not good then problem(self, path, message) end
+    if f and not good then problem(self, path, message, parsed and parsed.key) end
     if good then
       local s = uv.fs_stat(path)
       add(self, { name = parsed.full, key = parsed.key, manifest = m, manifest_path = path, modified = s.mtime.sec })
