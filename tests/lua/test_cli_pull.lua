@@ -19,11 +19,11 @@ local model
 
 local hub, dir
 
--- -> stdout, stderr, exit code. on_output(text so far, process) sees what it says meanwhile; more: of the environment.
+-- -> stdout, stderr, exit code. on_output(text so far, process) sees what it says meanwhile; more: of the environment, before the rest.
 local function run(args, on_output, more)
   local out, err, texts, code, open = uv.new_pipe(false), uv.new_pipe(false), { "", "" }, nil, 3
-  local env = { "PATH=" .. os.getenv("PATH"), "MTX_HUB=" .. hub.url, "MTX_MODELS_DIR=" .. dir, "HF_TOKEN=hf_secret", "HOME=" .. dir,
-    table.unpack(more or {}) }
+  local env = table.move(more or {}, 1, #(more or {}), 1, {})
+  table.move({ "PATH=" .. os.getenv("PATH"), "MTX_HUB=" .. hub.url, "MTX_MODELS_DIR=" .. dir, "HF_TOKEN=hf_secret", "HOME=" .. dir }, 1, 5, #env + 1, env)
   local process
   process = assert(uv.spawn(MTX, { args = args, env = env, stdio = { nil, out, err } }, function(exit, signal)
     code, open = signal ~= 0 and 128 + signal or exit, open - 1
@@ -79,6 +79,19 @@ function TestCliPull:test_pulled_listed_run_verified_removed()
   lu.assertStrContains(err, "mtx pull hf.co/u/r:q8")
   lu.assertEquals({ run({ "rm", "hf.co/u/r:q8" }) }, { "removed hf.co/u/r:q8\n", "", 0 })
   lu.assertEquals(fixture.files(dir, true), {})
+end
+
+-- What the user's own curl is told (another token, other options) is not for pulls.
+function TestCliPull:test_curls_own_files_are_not_read()
+  for name, text in pairs({ [".curlrc"] = 'header = "X-Odd: 1"\nnetrc\n', [".netrc"] = "machine 127.0.0.1 login me password secret\n" }) do
+    local f = assert(io.open(dir .. "/" .. name, "w"))
+    f:write(text)
+    f:close()
+  end
+  local _, err, code = run({ "pull", "hf.co/u/r" }, nil, { "HF_TOKEN=" })
+  lu.assertEquals({ err, code }, { "", 0 })
+  for _, r in ipairs(hub.requests) do lu.assertEquals({ r.headers.authorization, r.headers["x-odd"] }, {}) end
+  lu.assertEquals(#hub.requests, 2)
 end
 
 function TestCliPull:test_json()

@@ -192,6 +192,24 @@ function TestPull:test_T97_the_token_stays_with_the_hub()
   far:close()
 end
 
+-- curl reads its options as lines of quoted texts.
+function TestPull:test_T97_nothing_becomes_another_option()
+  local token = [[a"b\c\"#{}]]
+  at.puller = fixture.puller(at.dir, at.hub.url, { hub_token = token })
+  at:pulled()
+  lu.assertEquals(at.hub.requests[1].headers.authorization, "Bearer " .. token)
+  for _, odd in ipairs({ "a\nb", "a\rb", "a b", "a\0b" }) do
+    local puller, message = require("mtx.pull").new({ models_dir = at.dir, hub = at.hub.url, hub_token = odd, pull_hosts = {}, pull_max_gb = 1 })
+    lu.assertNil(puller)
+    lu.assertStrContains(message, "odd characters")
+  end
+  at:start()
+  for _, odd in ipairs({ '/a"b', "/a\\b", "/a b", "/a\tb", at.hub.url .. '/"' }) do
+    at.hub.serve["m-Q4_0.gguf"] = function() return { status = 302, headers = { Location = odd } } end
+    at:refused(nil, 502, "a redirect cannot be followed")
+  end
+end
+
 -- The user's proxy would see a token that goes by plain HTTP to this machine.
 function TestPull:test_T97_loopback_needs_no_proxy()
   local proxy = fake.server(function() return { status = 200, body = "{}" } end)

@@ -57,6 +57,20 @@ function TestAddress:test_a_changed_file_is_not_glued_to_an_old_part()
   lu.assertTrue(at:bytes_of("m.gguf") == body)
 end
 
+function TestAddress:test_an_odd_etag_comes_back_as_it_is()
+  etag = [["a\"b\'#"]]
+  far:close()
+  far = fake.server(function(r)
+    local a = fake.bytes(r, body, etag)
+    if r.method == "GET" and r.n == 2 then a.length, a.body = #a.body, a.body:sub(1, 70000) end
+    return a
+  end)
+  at.puller = fixture.puller(at.dir, at.hub.url, { pull_hosts = { far.url } })
+  at:pulled(far.url .. "/m.gguf")
+  lu.assertEquals(far.requests[3].headers["if-range"], etag)
+  lu.assertEquals(far.requests[3].headers.range, "bytes=70000-")
+end
+
 function TestAddress:test_without_an_etag_it_comes_whole()
   etag = nil
   far:close()
