@@ -312,7 +312,7 @@ end
 -- Another model over the same weights, with an engine of its own. opts: what may differ (ctx, n_parallel, max_waiting, kv_tokens,
 -- cache_bytes, max_rows). The weights stay until the last of them is closed. -> model
 function Model:share(opts)
-  if self.closed then misuse("the model is closed") end
+  open(self)
   fields.check(opts or {}, "model:share", fields.LOAD)
   local all = {}
   for _, from in ipairs({ self.opts, opts or {} }) do
@@ -324,20 +324,25 @@ function Model:share(opts)
   return setmetatable({ handle = self.handle, opts = all, tok = self.tok, no_tok = self.no_tok, weights = self.weights }, Model)
 end
 
--- One of those that share the weights goes: must they stay for others?
-local function needed(self)
+-- Must the weights stay for others when this model goes?
+local function shared(self)
   local w = self.weights
-  if not w then return false end
-  w.n_open = w.n_open - 1
-  return w.n_open > 0 or w.n_ending > 0
+  return w and (w.n_open > 1 or w.n_ending > 0)
+end
+
+-- The model has gone: only now, since the core refuses while sessions are open.
+local function gone(self)
+  self.main, self.tok, self.closed = nil, nil, true
+  if self.weights then self.weights.n_open = self.weights.n_open - 1 end
 end
 
 -- Ends the engine and frees the weights. Sessions must be closed first.
 function Model:close()
   if self.closed then return end
-  if self.main then self.main:close() end
-  self.main, self.tok, self.closed = nil, nil, true
-  if not needed(self) then self.handle:close() end
+  if self.main then asked(self.main.close, self.main) end
+  self.main = nil
+  if not shared(self) then asked(self.handle.close, self.handle) end
+  gone(self)
 end
 
 -- A task that ends an engine whose weights are (or were) others' as well: whoever is the last to end gives them back.
@@ -357,12 +362,11 @@ end
 -- The same, but the memory is given back on a thread of its own: a big model takes
 -- its time. -> task {fd() readable at the end, take() waits for it}
 function Model:drop()
-  if self.closed then misuse("the model is closed") end
-  local main = self.main
-  self.main, self.tok, self.closed = nil, nil, true
-  if not needed(self) then return core.model.drop(self.handle, main) end
-  local task, message, code = core.model.drop(nil, main)
-  if not task then return nil, message, code end
+  open(self)
+  local others = shared(self)
+  local task, message, code = asked(core.model.drop, not others and self.handle or nil, self.main)
+  gone(self)
+  if not task or not others then return task, message, code end
   self.weights.n_ending = self.weights.n_ending + 1
   return setmetatable({ task = task, handle = self.handle, weights = self.weights }, Ending)
 end
