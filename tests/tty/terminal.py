@@ -68,8 +68,8 @@ class Terminal:
         if self.pid == 0:
             os.environ.update(HOME=home, TERM="xterm")
             os.environ.pop("XDG_STATE_HOME", None)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))  # before the program can ask
             os.execv(MTX, [MTX, *argv])
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
         self.screen, self.bytes = Screen(COLUMNS), b""
 
     def read(self, seconds):
