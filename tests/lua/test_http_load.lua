@@ -150,13 +150,16 @@ function TestLoad:test_sec96_no_secret_reaches_another()
 
   local left, running, failed = {}, 0, nil
   local seconds = tonumber(os.getenv("MTX_CROSSTALK_SECONDS"))
-  local until_ms = uv.now() + (seconds or 0) * 1000
+  local from = uv.now()
+  local until_ms = from + (seconds or 0) * 1000
+  -- A machine busy with other things may never have as many at once as the pages are too few for: then for longer.
+  local function enough() return uv.now() >= until_ms and (ctx.pool:list()[1].engine:stats().n_preempted > 0 or uv.now() > from + 120000) end
   for round = 1, 3 do
     for i = 1, USERS do left[#left + 1] = { i, names[(i + round) % #names + 1] } end
   end
   local function more() -- at most 24 at once: some wait, some run, some are parked
     while running < 24 and not failed do
-      local next_one = table.remove(left, 1) or uv.now() < until_ms and { math.random(USERS), names[math.random(#names)] }
+      local next_one = table.remove(left, 1) or not enough() and { math.random(USERS), names[math.random(#names)] }
       if not next_one then return end
       running = running + 1
       turn(next_one[1], next_one[2], function(i, text)
@@ -168,7 +171,7 @@ function TestLoad:test_sec96_no_secret_reaches_another()
     end
   end
   more()
-  lu.assertTrue(client.wait(function() return failed or running == 0 and #left == 0 and uv.now() >= until_ms end, ((seconds or 0) + 300) * 1000))
+  lu.assertTrue(client.wait(function() return failed or running == 0 and #left == 0 end, ((seconds or 0) + 300) * 1000))
   if failed then error(failed, 0) end
   idle()
 

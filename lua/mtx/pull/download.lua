@@ -62,7 +62,7 @@ local function transfer(job, file, path, options)
         job:progress(file)
       end
     end })
-  if opened then out:close(job) end
+  if opened then out:close() end
   if fault or not ran then error(fault or reply, 0) end
   if reply.error then return reply.error, reply.hopeless and "fatal" or "again" end
   return why, kind, reply.headers

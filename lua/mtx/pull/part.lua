@@ -3,6 +3,7 @@
 -- up the event loop; when the disk is slower than the network, the network waits.
 local uv = require("luv")
 local check = require("mtx.api.check")
+local fiber = require("mtx.serve.fiber")
 local wait = require("mtx.pull.wait")
 
 local part = {}
@@ -75,24 +76,16 @@ end
 local function nothing() end
 
 -- Waits until all is written, and closes (off the loop: a file system may write all of it then). Raises a Fault when
--- something could not be written.
-function Part:close(job)
-  local ok, fault = pcall(function()
-    if self.writing then
-      wait.on(job, function(go)
-        self.idle = go
-        return function() end
-      end)
-    end
-  end)
-  -- After a cancelled wait the last write is still on its way: the descriptor goes behind it.
+-- something could not be written. A pull that is being cancelled waits as well: a write still on its way would land
+-- between what the next pull of the file counts and what it appends.
+function Part:close()
   if self.writing then
-    local fd = self.fd
-    self.idle = function() uv.fs_close(fd, nothing) end
-  else
-    uv.fs_close(self.fd, nothing)
+    fiber.wait(function(go)
+      self.idle = go
+      return nothing
+    end)
   end
-  if not ok then error(fault, 0) end
+  uv.fs_close(self.fd, nothing)
   if self.error then failed(self.error) end
 end
 
