@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The file with a running server's process id. A crash leaves one behind, and its number may be another process's by
--- then: a process counts as the server only when it runs the program that asks (its name in /proc, which any user may read).
+-- Files with a process id: a running server's, and the locks of pulls. A crash leaves one behind, and its number may be another
+-- process's by then: a process counts as ours only when it runs the program that asks (its name in /proc, which any user may read).
 local uv = require("luv")
 local infile = require("mtx.infile")
 local whole_file = require("mtx.whole_file")
@@ -12,15 +12,20 @@ local function program(pid)
   return text and text:match("^[^\n]*")
 end
 
+-- Does a process of this program run under the number?
+function pid_file.runs(pid)
+  local _, _, code = uv.kill(pid, 0)
+  local own, theirs = program("self"), program(pid)
+  return code ~= "ESRCH" and (own == theirs or not own)
+end
+
 -- The id in the file at `path` -> pid, whether a server runs under it; nil, reason when there is none to read.
 function pid_file.read(path)
   local text, message = infile.read(path, 32)
   if not text then return nil, message end
   local pid = math.tointeger(tonumber(text:match("^(%d+)\n$")))
   if not pid or pid <= 1 then return nil, path .. ": this is no PID file" end
-  local _, _, code = uv.kill(pid, 0)
-  local own, theirs = program("self"), program(pid)
-  return pid, code ~= "ESRCH" and (own == theirs or not own)
+  return pid, pid_file.runs(pid)
 end
 
 -- This process becomes the server of the file. A server that still runs keeps it. -> true | nil, reason

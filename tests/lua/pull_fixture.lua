@@ -56,6 +56,17 @@ function fixture.pull(puller, name, stop)
   return fault, events
 end
 
+-- Another process of this program, which does nothing. -> pid, close(); it ends with this one.
+function fixture.process()
+  local input, ended = uv.new_pipe(false), false
+  local process, pid = assert(uv.spawn((os.getenv("BUILD") or "build") .. "/mtx", { args = { "-e", "io.read()" }, stdio = { input } }, function() ended = true end))
+  return math.tointeger(pid), function()
+    input:close()
+    lu.assertTrue(client.wait(function() return ended end))
+    process:close()
+  end
+end
+
 -- Files under dir that are no state of ours, sorted: "path size".
 function fixture.files(dir, with_state)
   local out = {}

@@ -15,6 +15,7 @@ local infile = require("mtx.infile")
 local json = require("mtx.json")
 local names = require("mtx.serve.models.names")
 local part = require("mtx.pull.part")
+local pid_file = require("mtx.pid_file")
 local whole_file = require("mtx.whole_file")
 
 local store = {}
@@ -137,11 +138,11 @@ function Store:partials()
   return out
 end
 
--- The number of another process that pulls the model now | nil. A lock of a process that is gone, or of one before us
--- with our number (in a container everybody is number 1), is nobody's.
+-- The number of another process that pulls the model now | nil. A lock of a process that is gone is nobody's, though its number
+-- may be another program's by now, or our own (in a container everybody is number 1).
 function Store:puller(key)
   local pid = math.tointeger(tonumber((infile.read(self:pull_dir(key) .. "/lock", 32) or ""):match("%d+")))
-  return pid and pid ~= uv.os_getpid() and uv.kill(pid, 0) == 0 and pid or nil
+  return pid and pid ~= uv.os_getpid() and pid_file.runs(pid) and pid or nil
 end
 
 -- Only one process pulls a model at a time. -> function that gives it back; raises a Fault.
