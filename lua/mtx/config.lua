@@ -174,6 +174,8 @@ local function accept_text(self, o, text, source)
   return accept(self, o, value, source)
 end
 
+local FORM <const> = "; it is a Lua table: return { port = 8080 }"
+
 -- A config file is one Lua table without code: `return { port = 8080 }` or the
 -- bare fields of it. Calls, loops and functions are refused before it is run.
 function config.read_file(path)
@@ -185,12 +187,12 @@ function config.read_file(path)
       return nil, path .. ": a config file holds data only; `" .. word .. "` is not allowed"
     end
   end
-  if bare:find("[():]") then return nil, path .. ": a config file holds data only; no calls" end
+  if bare:find("[():]") then return nil, path .. ": a config file holds data only, no calls" .. FORM end
   if not bare:find("^%s*return") then text = "return {" .. text .. "\n}" end
   local chunk, message = load(text, "@" .. path, "t", {})
   if not chunk then return nil, message end
   local ok, t = pcall(chunk)
-  if not ok or type(t) ~= "table" then return nil, path .. ": " .. (ok and "must give a table" or t) end
+  if not ok or type(t) ~= "table" then return nil, path .. ": " .. (ok and "must give a table" .. FORM or t) end
   return t
 end
 

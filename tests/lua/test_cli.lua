@@ -156,6 +156,16 @@ function TestCli:test_a_name_that_cannot_be_run_says_why()
   lu.assertEquals({ select(2, run("run other hi --models-dir " .. dir)) }, { "mtx: there is no folder " .. dir .. "\n", 1 })
 end
 
+-- Who brings JSON or YAML learns what a config file is.
+function TestCli:test_a_config_file_of_another_kind_says_its_form()
+  for _, text in ipairs({ '{"port": 1}', "port: 1", "return 5", "return { port = os.getenv('X') }" }) do
+    local path = temp.file(text)
+    local _, err, code = run("config --config " .. path)
+    lu.assertEquals(code, 2, text)
+    lu.assertStrMatches(err, "mtx config: " .. path:gsub("%p", "%%%0") .. ": [^\n]*; it is a Lua table: return { port = 8080 }\n", nil, nil, text)
+  end
+end
+
 function TestCli:test_words_of_other_programs()
   lu.assertEquals((run("ls --models-dir " .. MODELS)), (run("list --models-dir " .. MODELS)))
   lu.assertEquals((run("-v")), (run("--version")))
@@ -307,6 +317,8 @@ end
 function TestCli:test_misspelt_options_are_met_halfway()
   for command, says in pairs({
     ["run x --temperature 1"] = "unknown option --temperature; did you mean --temp?", ["run x --thread=2"] = "did you mean --threads?",
+    ["run x --max-tokens 4"] = "unknown option --max-tokens; did you mean --n?", ["run x --ctx-size=100"] = "did you mean --ctx?", ["run x -s 1"] = "did you mean --seed?",
+    ["run -m x.gguf hi"] = "unknown option -m; the model is a word: mtx run MODEL PROMPT", ["run x --prompt hi"] = "the prompt is a word behind the model",
     ["run x --repeat 1"] = "unknown option --repeat\n", ["serve --prot 1"] = "did you mean --port?", ["serve --frob"] = "; `mtx config` lists them",
     ["serve --port abc"] = "mtx serve: --port: a whole number is needed, not 'abc'\n", ["serve --parallel 0"] = "mtx serve: --parallel must be",
     ["grammar --schema x.json"] = "write `mtx grammar check FILE.gbnf` or `mtx grammar check --schema FILE.json`",

@@ -4,7 +4,7 @@
 -- A description is a list of options
 --   { name = "temp", short = "t", kind = "number", value = "T", default = 0.8, help = "..." }
 -- kind: "flag" (no value), "string", "integer", "number", "ids" (token ids: 1,2,3), "list" (given several
--- times). `choices` lists the values a string may have, `min`, and `max` with it, are a number's limits. Options may stand anywhere; `--` ends them;
+-- times). `also`: what other programs call it, for the hint when it is misspelt. `choices` lists the values a string may have, `min`, and `max` with it, are a number's limits. Options may stand anywhere; `--` ends them;
 -- `--name=value` works.
 local json = require("mtx.json")
 local nearest = require("mtx.nearest")
@@ -51,10 +51,17 @@ local function index(options)
   return by
 end
 
-local function unknown(options, word)
-  local names = {}
-  for i, o in ipairs(options) do names[i] = o.name end
-  local near = nearest(word:match("^%-*([^=]*)"), names)
+-- words: {name of no option = what to write instead}, or nil
+local function unknown(options, word, words)
+  local meant, names, near = word:match("^%-*([^=]*)"), {}, nil
+  for i, o in ipairs(options) do
+    names[i] = o.name
+    for _, other in ipairs(o.also or {}) do
+      if other == meant then near = o.name end
+    end
+  end
+  if words and words[meant] then return "unknown option " .. word .. "; " .. words[meant] end
+  near = near or nearest(meant, names)
   return "unknown option " .. word .. (near and "; did you mean --" .. near .. "?" or "")
 end
 
@@ -68,8 +75,8 @@ end
 local function key(option) return (option.name:gsub("%-", "_")) end
 
 -- Parses `list` -> { values by name with _ for -, rest = positional words } |
--- nil, message. Defaults are filled in.
-function args.parse(options, list)
+-- nil, message. Defaults are filled in. words: as unknown() has it.
+function args.parse(options, list, words)
   local by, out, rest, i = index(options), {}, {}, 1
   for _, o in ipairs(options) do
     if o.default ~= nil then out[key(o)] = o.default end
@@ -84,7 +91,7 @@ function args.parse(options, list)
     local name, value = word:match("^(%-%-[^=]+)=(.*)$")
     local o = by[name or word]
     if not o then
-      if word:match("^%-%-?%a") then return nil, unknown(options, word) end
+      if word:match("^%-%-?%a") then return nil, unknown(options, word, words) end
       rest[#rest + 1] = word
     elseif o.kind == "flag" then
       if value then return nil, name .. " takes no value" end
@@ -125,7 +132,7 @@ function args.help(options)
   return table.concat(lines, "\n")
 end
 
--- The whole start of a command: handles --help and wrong usage. n_words: how many words it can use beside options, or a
+-- The whole start of a command: handles --help and wrong usage. command.words: what stands in the place of options that it has not. n_words: how many words it can use beside options, or a
 -- function of the values that says it (nil: any number).
 -- -> values | nil, exit code (already said why)
 function args.start(command, options, list, n_words)
@@ -136,7 +143,7 @@ function args.start(command, options, list, n_words)
       return nil, 0
     end
   end
-  local values, message = args.parse(options, list)
+  local values, message = args.parse(options, list, command.words)
   if not values then return nil, args.misuse(command, message) end
   if type(n_words) == "function" then n_words = n_words(values) end
   local extra = n_words and values.rest[n_words + 1]

@@ -11,7 +11,7 @@ local generate = { name = "generate", summary = "complete a prompt or token ids,
 local options = open.with({
   { name = "prompt", short = "p", kind = "string", value = "TEXT", help = "text to complete, as it is (no chat template)" },
   { name = "tokens", kind = "ids", value = "IDS", help = "token ids instead of text: 1,2,3" },
-  { name = "n", short = "n", kind = "integer", min = 0, value = "N", default = 128, help = "tokens to generate at most" },
+  { name = "n", short = "n", also = open.TOKENS, kind = "integer", min = 0, value = "N", default = 128, help = "tokens to generate at most" },
   { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
   { name = "logprobs", kind = "integer", min = 0, max = 1000, value = "N", help = "log probabilities of the N likeliest tokens" },
   { name = "ignore-eos", kind = "flag", help = "do not end at end-of-generation tokens" },

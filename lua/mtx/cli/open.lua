@@ -8,9 +8,11 @@ local uv = require("luv")
 
 local open = {}
 
+open.TOKENS = { "max-tokens", "n-predict", "predict", "num-predict" } -- other names of the number of tokens
+
 open.options = {
   { name = "threads", short = "t", kind = "integer", min = 0, value = "N", help = "threads; 0 = usable cores (default 0)" },
-  { name = "ctx", short = "c", kind = "integer", min = 0, max = 2147483647, value = "N", help = "context in tokens; 0 = the model's, at most 4096 (default 0)" },
+  { name = "ctx", short = "c", also = { "ctx-size", "num-ctx", "context" }, kind = "integer", min = 0, max = 2147483647, value = "N", help = "context in tokens; 0 = the model's, at most 4096 (default 0)" },
   { name = "kv-type", kind = "string", value = "TYPE", choices = { "f32", "f16", "bf16", "q8_0" }, help = "cache type: f32, f16, bf16, q8_0 (default f16)" },
   { name = "cpu", kind = "string", value = "TIER", choices = { "scalar", "avx2", "avx512", "amx", "neon" }, help = "cap the CPU tier: scalar, avx2, avx512, amx, neon" },
   { name = "lora", kind = "list", value = "FILE[=SCALE]", help = "apply a LoRA adapter (GGUF), SCALE times (repeatable)" },

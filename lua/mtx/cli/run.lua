@@ -10,12 +10,16 @@ local uv = require("luv")
 
 local run = { name = "run", summary = "answer a prompt, or chat" }
 
+run.words = { m = "the model is a word: mtx run MODEL PROMPT", p = "the prompt is a word behind the model: mtx run MODEL PROMPT" }
+run.words.model, run.words.prompt = run.words.m, run.words.p
+for _, name in ipairs({ "ngl", "gpu-layers", "n-gpu-layers" }) do run.words[name] = "models run on the CPU" end
+
 local CHAT_CACHE_BYTES = 1 << 30
 
 local options = open.with({
   { name = "raw", kind = "flag", help = "no chat template: continue the text as it is" },
   { name = "system", kind = "string", value = "TEXT", help = "system message" },
-  { name = "n", short = "n", kind = "integer", min = 0, value = "N", help = "tokens to generate at most" },
+  { name = "n", short = "n", also = open.TOKENS, kind = "integer", min = 0, value = "N", help = "tokens to generate at most" },
   { name = "stop", kind = "list", value = "TEXT", help = "end before this text (repeatable)" },
   { name = "pull", kind = "flag", help = "fetch the model first when it is not here (see mtx pull --help)" },
   { name = "stats", kind = "flag", help = "print prefill and decode speed and memory" },

@@ -35,7 +35,7 @@ sampling.options = {
   { name = "banned-string", kind = "list", value = "TEXT", help = "never write this (repeatable)" },
   { name = "cfg-scale", kind = "number", value = "X", help = "guide away from the negative prompt, 1 = off" },
   { name = "negative-prompt", kind = "string", value = "TEXT", help = "in a chat it stands for the system message" },
-  { name = "seed", kind = "integer", value = "N", help = "same seed, same answer; negative = random" },
+  { name = "seed", also = { "s" }, kind = "integer", value = "N", help = "same seed, same answer; negative = random" },
   { name = "logit-bias", kind = "list", value = "ID=X[:N]", help = "add X to the logit of a token, for N tokens (repeatable)" },
   { name = "samplers", kind = "string", value = "A,B", help = "order of the samplers" },
 }

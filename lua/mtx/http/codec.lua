@@ -99,7 +99,7 @@ local function frame(req)
     req.length = math.tointeger(tonumber(cl))
     req.body = req.length > 0 and "length" or "none"
   elseif req.method == "POST" or req.method == "PUT" or req.method == "PATCH" then
-    return 411, "a " .. req.method .. " request needs Content-Length or chunked encoding"
+    return 411, "a " .. req.method .. " request needs Content-Length or chunked encoding (curl sends an empty body with -d '')"
   end
 end
 
