@@ -166,6 +166,10 @@ function TestCli:test_a_config_file_of_another_kind_says_its_form()
   end
 end
 
+function TestCli:test_list_without_a_folder_says_what_makes_one()
+  lu.assertEquals({ run("list --models-dir no-such-folder") }, { "", "mtx list: there is no folder no-such-folder; give one with --models-dir, or `mtx pull` a model\n", 1 })
+end
+
 function TestCli:test_words_of_other_programs()
   lu.assertEquals((run("ls --models-dir " .. MODELS)), (run("list --models-dir " .. MODELS)))
   lu.assertEquals((run("-v")), (run("--version")))

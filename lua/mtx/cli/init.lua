@@ -40,7 +40,7 @@ local function usage()
   end
   lines[#lines + 1] = ""
   lines[#lines + 1] = "MODEL is the path of a GGUF file or a model folder (config.json, model.safetensors, tokenizer.json), or a name that\n`mtx list` shows. First steps:"
-  lines[#lines + 1] = "  mtx run models/SmolLM2-135M-Instruct.Q4_1.gguf \"Why is the sky blue?\""
+  lines[#lines + 1] = "  mtx pull hf.co/Qwen/Qwen3-0.6B-GGUF:Q8_0\n  mtx run hf.co/Qwen/Qwen3-0.6B-GGUF:Q8_0 \"Why is the sky blue?\""
   return table.concat(lines, "\n")
 end
 

@@ -17,7 +17,7 @@ function command.run(args)
   local cat, code = local_models.open(command, args, 0)
   if not cat then return code end
   if not uv.fs_stat(cat.dir) then
-    io.stderr:write("mtx list: there is no folder ", cat.dir, "; give one with --models-dir\n")
+    io.stderr:write("mtx list: there is no folder ", cat.dir, "; give one with --models-dir, or `mtx pull` a model\n")
     return 1
   end
   print(("%-44s %-9s %-12s %-10s %s"):format("NAME", "SIZE", "FAMILY", "QUANT", "ABILITIES"))
