@@ -136,7 +136,7 @@ static mtx_code word(mtx_enc *e, const char *p, size_t n) {
     int32_t id = mtx_strmap_get(&t->map, p, n);
     if (id >= 0 && id < t->n_tokens) return mtx_ids_push(e->out, id, e->err);
   }
-  return t->escape_spaces ? mtx_merge_escaped(e, p, n) : mtx_merge_word(e, p, n);
+  return t->escape_spaces ? mtx_encode_words(e, p, n) : mtx_encode_word(e, p, n);
 }
 
 static mtx_code plain(mtx_enc *e, const char *p, size_t n) {

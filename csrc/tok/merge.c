@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The merge loop of both BPE kinds: the best adjacent pair first, ties leftmost.
+// Words, and the merge loop of both BPE kinds: the best adjacent pair first, ties leftmost.
 //
 // BPE's pairs are ranked by the merge list; SentencePiece's by the score of the
 // token that the pair's text spells. Up to SMALL symbols the best pair is found
@@ -170,15 +170,19 @@ void mtx_cache_start(mtx_enc *e, size_t n) {
   if (!e->cache && n >= CACHE_FROM) e->cache = calloc(1, sizeof *e->cache);  // without it, only slower
 }
 
-mtx_code mtx_merge_word(mtx_enc *e, const char *p, size_t n) {
+static mtx_code plain_word(mtx_enc *e, const char *p, size_t n) {
+  return e->t->kind == MTX_KIND_UGM ? mtx_ugm_word(e, p, n) : merge_symbols(e, p, n);
+}
+
+mtx_code mtx_encode_word(mtx_enc *e, const char *p, size_t n) {
   if (!n) return MTX_OK;
-  if (!e->cache || n > CACHE_WORD) return merge_symbols(e, p, n);
+  if (!e->cache || n > CACHE_WORD) return plain_word(e, p, n);
   uint32_t hash = (uint32_t)mtx_hash_bytes(p, n, e->t->map.seed);
   size_t i = hash >> (32 - CACHE_BITS);
   if (e->cache->slot[i].hash == hash && e->cache->slot[i].len == n && memcmp(e->cache->slot[i].word, p, n) == 0)
     return mtx_ids_append(e->out, e->cache->slot[i].id, e->cache->slot[i].n_ids, e->err);
   size_t from = e->out->len;
-  mtx_code rc = merge_symbols(e, p, n);
+  mtx_code rc = plain_word(e, p, n);
   if (rc) return rc;
   size_t n_ids = e->out->len - from;
   if (n_ids > CACHE_IDS) return MTX_OK;
@@ -202,7 +206,7 @@ void mtx_tok_mark_glue(mtx_tok *t) {
   }
 }
 
-mtx_code mtx_merge_escaped(mtx_enc *e, const char *p, size_t n) {
+mtx_code mtx_encode_words(mtx_enc *e, const char *p, size_t n) {
   size_t from = 0;
   bool after_space = true;  // no cut at the very start
   for (size_t i = 0, len; i < n; i += len) {
@@ -212,14 +216,14 @@ mtx_code mtx_merge_escaped(mtx_enc *e, const char *p, size_t n) {
     if (space && !after_space) {
       uint8_t c = (uint8_t)p[i - 1];
       if (!(e->t->glue[c >> 5] >> (c & 31) & 1)) {
-        mtx_code rc = mtx_merge_word(e, p + from, i - from);
+        mtx_code rc = mtx_encode_word(e, p + from, i - from);
         if (rc) return rc;
         from = i;
       }
     }
     after_space = space;
   }
-  return mtx_merge_word(e, p + from, n - from);
+  return mtx_encode_word(e, p + from, n - from);
 }
 
 mtx_code mtx_escape_spaces(mtx_buf *dst, const char *p, size_t n, mtx_err *err) {
@@ -261,5 +265,6 @@ void mtx_enc_fini(mtx_enc *e) {
   free(e->off);
   free(e->sym);
   free(e->heap);
+  free(e->path);
   free(e->cache);
 }

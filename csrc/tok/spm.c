@@ -22,5 +22,5 @@ mtx_code mtx_spm_encode(mtx_enc *e, const char *p, size_t n, bool prefix_space) 
   e->text.len = 0;
   if (prefix_space && (rc = mtx_buf_append(&e->text, MTX_ESCAPED_SPACE, 3, e->err))) return rc;
   if ((rc = mtx_escape_spaces(&e->text, p, n, e->err))) return rc;
-  return mtx_merge_escaped(e, e->text.ptr, e->text.len);
+  return mtx_encode_words(e, e->text.ptr, e->text.len);
 }

@@ -31,6 +31,19 @@ static mtx_code load_charsmap(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   return mtx_buf_append(&t->replacements, kv->data + sizeof size + size, (size_t)kv->n - sizeof size - size, err);
 }
 
+static void find_plain(mtx_tok *t);
+
+// Id and score side by side: a walk then misses the caches once for both.
+static mtx_code find_endings(mtx_tok *t, mtx_err *err) {
+  t->ending = malloc(((size_t)t->trie.n_nodes + 1) * sizeof *t->ending);
+  if (!t->ending) return mtx_fail(err, MTX_ENOMEM, "no memory for the vocabulary");
+  for (uint32_t node = 0; node < t->trie.n_nodes; node++) {
+    int32_t id = t->trie.value[node];
+    t->ending[node] = (mtx_ending){id, id < 0 || t->attr[id] & MTX_TOK_ATTR_USER || !t->score ? 0 : t->score[id]};
+  }
+  return MTX_OK;
+}
+
 mtx_code mtx_ugm_load(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   mtx_code rc = load_charsmap(t, g, err);
   if (rc) return rc;
@@ -44,36 +57,53 @@ mtx_code mtx_ugm_load(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   }
   t->unk_score = (least == FLT_MAX ? 0 : least) - 10.0f;  // SentencePiece's penalty
   rc = mtx_trie_build(&t->trie, t->text, ids, n, err);
+  if (!rc) rc = find_endings(t, err);
   for (int32_t i = 0; i < t->n_tokens; i++)
     if (t->attr[i] & MTX_TOK_ATTR_USER) ids[n_user++] = i;
   if (!rc) rc = mtx_trie_build(&t->user_trie, t->text, ids, n_user, err);
   free(ids);
+  if (rc) return rc;
+  find_plain(t);
+  mtx_tok_mark_glue(t);
+  size_t len;
+  t->spaces_begin_words = mtx_trie_longest(&t->trie, MTX_ESCAPED_SPACE, 3, &len) >= 0;
   return rc;
 }
 
-// Longest prefix of p[0..n) with a rule: its length (0: none) and where its
-// replacement starts. Entries: bits 0-7 and 31 label, 8 leaf, 9 shift, 10-30 base.
+// Along the charsmap by byte c. Entries: bits 0-7 and 31 label, 8 leaf, 9 shift, 10-30 base.
+typedef enum { NO_WAY, ON, LEAF, BROKEN } map_step;
+
+static uint32_t map_children(uint32_t entry) { return (entry >> 10) << ((entry & 512) >> 6); }
+
+// children: of the node that is left, then of the one that is reached; a leaf's replacement begins at entry [*children].
+static map_step step_map(const mtx_tok *t, uint32_t *children, uint8_t c) {
+  uint32_t node = *children ^ c;
+  if (node >= t->n_xcda) return BROKEN;
+  uint32_t v = t->xcda[node];
+  if ((v & 0x800000FFu) != c) return NO_WAY;
+  *children = node ^ map_children(v);
+  if (!(v >> 8 & 1)) return ON;
+  return *children < t->n_xcda ? LEAF : BROKEN;
+}
+
+static mtx_code broken_map(mtx_err *err) { return mtx_fail_at(err, MTX_EFORMAT, NULL, charsmap_key, 0, "an entry of the charsmap points outside of it"); }
+
+// Longest prefix of p[0..n) with a rule: its length (0: none) and where its replacement starts.
 static mtx_code find_rule(const mtx_tok *t, const char *p, size_t n, size_t *len, uint32_t *at, mtx_err *err) {
   *len = 0;
   if (!t->n_xcda) return MTX_OK;
-  uint32_t node = (t->xcda[0] >> 10) << ((t->xcda[0] & 512) >> 6);
+  uint32_t children = map_children(t->xcda[0]);
   for (size_t i = 0; i < n && p[i]; i++) {
-    uint8_t c = (uint8_t)p[i];
-    node ^= c;
-    if (node >= t->n_xcda) goto bad;
-    uint32_t v = t->xcda[node];
-    if ((v & 0x800000FFu) != c) break;
-    node ^= (v >> 10) << ((v & 512) >> 6);
-    if (v >> 8 & 1) {
-      if (node >= t->n_xcda) goto bad;
+    map_step step = step_map(t, &children, (uint8_t)p[i]);
+    if (step == BROKEN) return broken_map(err);
+    if (step == NO_WAY) break;
+    if (step == LEAF) {
       *len = i + 1;
-      *at = t->xcda[node] & 0x7FFFFFFFu;
+      *at = t->xcda[children] & 0x7FFFFFFFu;
     }
   }
-  if (*len && (*at >= t->replacements.len || !memchr(t->replacements.ptr + *at, 0, t->replacements.len - *at))) goto bad;
+  if (*len && (*at >= t->replacements.len || !memchr(t->replacements.ptr + *at, 0, t->replacements.len - *at))) return broken_map(err);
   return MTX_OK;
-bad:
-  return mtx_fail_at(err, MTX_EFORMAT, NULL, charsmap_key, 0, "an entry of the charsmap points outside of it");
 }
 
 // One step of normalisation at p[0..n): what is put out, how much is consumed.
@@ -94,53 +124,78 @@ static mtx_code normal_step(const mtx_tok *t, const char *p, size_t n, mtx_str *
   return MTX_OK;
 }
 
+// Most text is ASCII that no rule touches: which bytes those are is asked once. A charsmap that is broken on the way
+// says so when a text needs it.
+static void find_plain(mtx_tok *t) {
+  for (int c = 1; c < 128; c++) {
+    bool plain = !mtx_trie_step(&t->user_trie, 0, (uint8_t)c);
+    uint32_t children = t->n_xcda ? map_children(t->xcda[0]) : 0;
+    map_step first = t->n_xcda ? step_map(t, &children, (uint8_t)c) : NO_WAY;
+    for (int next = 1; next < 128 && first == ON && plain; next++) {
+      uint32_t further = children;
+      plain = step_map(t, &further, (uint8_t)next) == NO_WAY;
+    }
+    t->plain[c] = plain && (first == NO_WAY || first == ON);
+  }
+}
+
+// How many bytes at p[0..n) normalisation leaves as they are.
+static size_t plain_run(const mtx_tok *t, const char *p, size_t n) {
+  size_t i = 0;
+  for (uint8_t c; i < n && (c = (uint8_t)p[i]) < 128 && t->plain[c]; i++)
+    if (i + 1 < n && (uint8_t)p[i + 1] >= 128) break;
+  return i;
+}
+
 static mtx_code normalise(mtx_enc *e, const char *p, size_t n) {
   const mtx_tok *t = e->t;
   bool space_put = false, in_word = false;
   mtx_code rc;
   e->norm.len = 0;
   for (size_t i = 0, used; i < n; i += used) {
-    mtx_str put;
-    if ((rc = normal_step(t, p + i, n - i, &put, &used, e->err))) return rc;
-    for (size_t k = 0; k < put.len; k++) {
-      if (put.ptr[k] == ' ') {
+    mtx_str put = {p + i, used = plain_run(t, p + i, n - i)};
+    if (!used && (rc = normal_step(t, p + i, n - i, &put, &used, e->err))) return rc;
+    for (size_t k = 0, len; k < put.len; k += len) {
+      const char *space = memchr(put.ptr + k, ' ', put.len - k);
+      if (space == put.ptr + k) {
+        len = 1;
         in_word = false;
         if (!t->merge_spaces && (rc = mtx_buf_append(&e->norm, MTX_ESCAPED_SPACE, 3, e->err))) return rc;
         continue;
       }
+      len = (space ? (size_t)(space - put.ptr) : put.len) - k;
       if (!in_word && ((t->add_space_prefix && !space_put) || t->merge_spaces)) {
         if ((rc = mtx_buf_append(&e->norm, MTX_ESCAPED_SPACE, 3, e->err))) return rc;
         space_put = true;
       }
       in_word = true;
-      if ((rc = mtx_buf_append(&e->norm, put.ptr + k, 1, e->err))) return rc;
+      if ((rc = mtx_buf_append(&e->norm, put.ptr + k, len, e->err))) return rc;
     }
   }
   return MTX_OK;
 }
 
-typedef struct { double score; uint32_t from; int32_t id; } best;
-
-static mtx_code viterbi(mtx_enc *e, best *b) {
+mtx_code mtx_ugm_word(mtx_enc *e, const char *p, size_t n) {
   const mtx_tok *t = e->t;
-  const char *p = e->norm.ptr;
-  size_t n = e->norm.len;
   int32_t unk = t->special[MTX_TOK_UNK];
-  for (size_t i = 0; i <= n; i++) b[i] = (best){i ? -DBL_MAX : 0, 0, unk};
+  mtx_code rc = mtx_grow(&e->path, &e->cap_path, n + 1, sizeof *e->path, e->err);
+  if (rc) return rc;
+  mtx_path *b = e->path;
+  for (size_t i = 0; i <= n; i++) b[i] = (mtx_path){i ? -DBL_MAX : 0, 0, unk};
   for (size_t i = 0, len; i < n; i += len) {
     len = mtx_utf8_len((unsigned char)p[i]);
     if (len > n - i) len = n - i;
     bool whole = false;
     uint32_t node = 0;
     for (size_t j = i; j < n && (node = mtx_trie_step(&t->trie, node, (uint8_t)p[j]));) {
-      int32_t id = t->trie.value[node];
+      mtx_ending end = t->ending[node];
       j++;
-      if (id < 0) continue;
+      if (end.id < 0) continue;
       if (j - i == len) whole = true;
-      double s = b[i].score + (t->attr[id] & MTX_TOK_ATTR_USER || !t->score ? 0.0 : t->score[id]);
-      if (s > b[j].score) b[j] = (best){s, (uint32_t)i, id};
+      double s = b[i].score + end.score;
+      if (s > b[j].score) b[j] = (mtx_path){s, (uint32_t)i, end.id};
     }
-    if (!whole && b[i].score + t->unk_score > b[i + len].score) b[i + len] = (best){b[i].score + t->unk_score, (uint32_t)i, unk};
+    if (!whole && b[i].score + t->unk_score > b[i + len].score) b[i + len] = (mtx_path){b[i].score + t->unk_score, (uint32_t)i, unk};
   }
   // Backwards, a run of unknown tokens as one; then the order is turned.
   size_t from = e->out->len;
@@ -148,7 +203,7 @@ static mtx_code viterbi(mtx_enc *e, best *b) {
   for (size_t i = n; i; i = b[i].from) {
     bool is_unk = b[i].id == unk;
     if (is_unk && unk < 0) return mtx_fail(e->err, MTX_EFORMAT, "the text has a character that the vocabulary lacks, and there is no unknown token");
-    mtx_code rc = is_unk && was_unk ? MTX_OK : mtx_ids_push(e->out, b[i].id, e->err);
+    rc = is_unk && was_unk ? MTX_OK : mtx_ids_push(e->out, b[i].id, e->err);
     if (rc) return rc;
     was_unk = is_unk;
   }
@@ -163,11 +218,8 @@ static mtx_code viterbi(mtx_enc *e, best *b) {
 mtx_code mtx_ugm_encode(mtx_enc *e, const char *p, size_t n) {
   mtx_code rc = normalise(e, p, n);
   if (rc || !e->norm.len) return rc;
-  best *b = NULL;
-  size_t cap = 0;
   if (e->norm.len >= UINT32_MAX) return mtx_fail(e->err, MTX_ELIMIT, "the normalised text exceeds 4 GiB");
-  rc = mtx_grow(&b, &cap, e->norm.len + 1, sizeof *b, e->err);
-  if (!rc) rc = viterbi(e, b);
-  free(b);
-  return rc;
+  mtx_cache_start(e, n);
+  // A run of unknown characters becomes one token, which a cut must not part.
+  return e->t->spaces_begin_words ? mtx_encode_words(e, e->norm.ptr, e->norm.len) : mtx_ugm_word(e, e->norm.ptr, e->norm.len);
 }

@@ -15,6 +15,8 @@ enum { MTX_TOK_MAX_TEXT = 1 << 30 };  // bytes of one call; positions are 32-bit
 
 #define MTX_ESCAPED_SPACE "\xE2\x96\x81"  // U+2581
 
+typedef struct { int32_t id; float score; } mtx_ending;  // the token that ends at a node of a trie (-1: none), what it adds to a text's score
+
 struct mtx_tok {
   char model[16], pre[64];
   mtx_tok_kind kind;
@@ -56,6 +58,9 @@ struct mtx_tok {
   uint32_t *xcda;         // UGM: the normaliser's double array
   size_t n_xcda;
   mtx_buf replacements;   // UGM: zero-terminated strings
+  bool plain[128];        // UGM: bytes that normalisation leaves alone unless a byte from 0x80 on follows
+  mtx_ending *ending;     // UGM: of the trie's nodes
+  bool spaces_begin_words;  // UGM: U+2581 is a token, so no unknown character's token reaches across it
   float unk_score;
   mtx_trie special_trie;  // control, unknown and user-defined tokens
 };
@@ -63,6 +68,7 @@ struct mtx_tok {
 // Scratch of one encode call; every buffer grows as needed and is reused.
 typedef struct { uint32_t pos, len, id, prev, next; } mtx_sym;  // id UINT32_MAX: no key
 typedef struct { uint32_t key, left, right, size, id; } mtx_cand;
+typedef struct { double score; uint32_t from; int32_t id; } mtx_path;
 typedef struct mtx_word_cache mtx_word_cache;
 typedef struct {
   const mtx_tok *t;
@@ -78,6 +84,8 @@ typedef struct {
   size_t cap_sym;
   mtx_cand *heap;
   size_t n_heap, cap_heap;
+  mtx_path *path;       // UGM: the best way to every byte of a word
+  size_t cap_path;
   mtx_word_cache *cache;
 } mtx_enc;
 
@@ -105,15 +113,16 @@ mtx_code mtx_bpe_encode(mtx_enc *e, const char *p, size_t n);
 mtx_code mtx_spm_encode(mtx_enc *e, const char *p, size_t n, bool prefix_space);
 mtx_code mtx_wpm_encode(mtx_enc *e, const char *p, size_t n);
 mtx_code mtx_ugm_encode(mtx_enc *e, const char *p, size_t n);
+mtx_code mtx_ugm_word(mtx_enc *e, const char *p, size_t n);  // normalised text
 mtx_code mtx_rwkv_encode(mtx_enc *e, const char *p, size_t n);
 mtx_code mtx_plamo2_encode(mtx_enc *e, const char *p, size_t n);
 
-// merge.c: one word by merges (BPE) or scores (SPM); p[0..n) must outlive the call.
-mtx_code mtx_merge_word(mtx_enc *e, const char *p, size_t n);
+// merge.c: one word by merges (BPE) or scores (SPM, UGM); p[0..n) must outlive the call.
+mtx_code mtx_encode_word(mtx_enc *e, const char *p, size_t n);
 // Starts the word cache when a text of n bytes is worth it.
 void mtx_cache_start(mtx_enc *e, size_t n);
 // Long escaped text: cut before every U+2581 where no key reaches across, each part a word.
-mtx_code mtx_merge_escaped(mtx_enc *e, const char *p, size_t n);
+mtx_code mtx_encode_words(mtx_enc *e, const char *p, size_t n);
 void mtx_tok_mark_glue(mtx_tok *t);
 // Appends the text with each ' ' as U+2581 to *dst.
 mtx_code mtx_escape_spaces(mtx_buf *dst, const char *p, size_t n, mtx_err *err);
