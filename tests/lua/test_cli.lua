@@ -408,6 +408,23 @@ function TestCli:test_repl_prints_values()
   lu.assertEquals(out, '2\n{ 1, x = "y" }\n1\n2\ntensor 1 x 2 {1, 2}\n')
 end
 
+-- What `help` shows works as it stands.
+function TestCli:test_repl_help()
+  local out = run("repl", "help\\n")
+  for _, line in ipairs({ 'assert(mtx.load("FILE.gguf"))', "model:generate{ prompt = \"...\", max_tokens = 20 }",
+    's = model:session(); l = s:eval(model:tokenize("..."))', "l:argmax()", "l:topk(5)", "l:softmax()" }) do
+    lu.assertStrContains(out, line)
+    if not line:find("FILE", 1, true) then
+      local _, err, code = run("-e '" .. ("model = assert(mtx_load(...)); s = model:session(); l = s:eval({ 1 }); "):gsub("mtx_load", 'require("mtx").load') ..
+        (line:find("^s =") and line or "local _ = " .. line) .. "' " .. SMOL)
+      lu.assertEquals({ code, err }, { 0, "" }, line)
+    end
+  end
+  local call = out:match("(mtx%.quantize(%b{}))")
+  local _, err = run("-e 'mtx = require(\"mtx\"); print(" .. call .. ")'")
+  lu.assertEquals(err, "")
+end
+
 -- A file that does not name its type goes by its tensors.
 function TestCli:test_list_names_the_quantization()
   local listed = run("list --models-dir models")

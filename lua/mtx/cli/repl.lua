@@ -13,11 +13,19 @@ local options = open.with({})
 repl.help = [==[
 usage: mtx repl [MODEL] [options]
 
-Globals: mtx, and model when MODEL is given. An expression's value is printed;
+Globals: mtx, model when MODEL is given, and help (first steps). An expression's value is printed;
 tables and tensors are shown with their contents. Tab completes names, the up
 arrow recalls lines, Ctrl-C ends what runs, Ctrl-D leaves.
 
 ]==] .. args.help(options)
+
+-- What `help` shows.
+local FIRST_STEPS = [==[
+model = assert(mtx.load("FILE.gguf"))                      a model (`mtx repl FILE.gguf` has it loaded)
+model:generate{ prompt = "...", max_tokens = 20 }          an answer; model:stream{...} gives it piece by piece
+s = model:session(); l = s:eval(model:tokenize("..."))     the logits behind a text: l:argmax(), l:topk(5), l:softmax()
+mtx.quantize{ from = "A.gguf", to = "B.gguf", type = "Q4_K_M" }
+Tab completes names (mtx., model:). Every function is described in lua/mtx/meta, programs are in examples/.]==]
 
 local MAX_ITEMS, MAX_DEPTH = 24, 3
 
@@ -129,13 +137,14 @@ function repl.run(list)
   local values, code = args.start(repl, options, list, 1)
   if not values then return code end
   _G.mtx = require("mtx")
+  _G.help = setmetatable({}, { __tostring = function() return FIRST_STEPS end })
   if values.rest[1] then
     _G.model, code = open.model(values.rest[1], values)
     if not _G.model then return code end
   end
   local home = os.getenv("XDG_STATE_HOME") or os.getenv("HOME")
   local input = editor.new({ history = home and (home .. "/.mtx_lua_history"), complete = candidates })
-  if input.tty then io.stdout:write(term.paint("Lua 5.4, mtx" .. (_G.model and ", model" or "") .. ". Ctrl-D leaves.", "dim"), "\n") end
+  if input.tty then io.stdout:write(term.paint("Lua 5.4, mtx" .. (_G.model and ", model" or "") .. ". help shows first steps, Ctrl-D leaves.", "dim"), "\n") end
   local pending
   while true do
     local text, why = input:line(pending and "... " or "mtx> ")
