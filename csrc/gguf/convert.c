@@ -3,10 +3,10 @@
 #include "gguf/convert.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/sysinfo.h"
+#include "gguf/cursor.h"
 #include "quant/search.h"
 
 // The first row that cannot be converted, and why.
@@ -21,11 +21,7 @@ typedef struct {
   uint64_t n_cols, from_bytes, to_bytes;  // of a row
 } rows;
 
-static mtx_code fail(const mtx_gguf_conversion *c, mtx_err *err, mtx_code code, const char *text) {
-  char name[128];
-  snprintf(name, sizeof name, "%.*s", (int)c->from->name.len, c->from->name.ptr);
-  return mtx_fail_at(err, code, mtx_gguf_path(c->file), name, 0, "%s", text);
-}
+#define FAIL(c, err, code, ...) mtx_gguf_fail(err, code, mtx_gguf_path((c)->file), (c)->from->name, 0, __VA_ARGS__)
 
 static rows rows_of(const mtx_gguf_conversion *c) {
   const uint64_t *ne = c->from->ne;
@@ -37,16 +33,14 @@ static rows rows_of(const mtx_gguf_conversion *c) {
 
 mtx_code mtx_gguf_conversion_check(const mtx_gguf_conversion *c, mtx_err *err) {
   const mtx_qtype *source = mtx_qtype_get(c->from->type);
-  char text[160];
-  snprintf(text, sizeof text, "%s cannot be converted to %s", source->name, c->to->name);
-  if (!source->decode || !mtx_qtype_encodes(c->to)) return fail(c, err, MTX_EINVAL, text);
-  if (!c->from->data && !c->from->scatter) return fail(c, err, MTX_EINVAL, "a vocabulary-only file has no tensor data to convert");
-  snprintf(text, sizeof text, "rows of %llu do not divide into %s blocks of %u", (unsigned long long)c->from->ne[0], c->to->name, c->to->block);
-  if (c->from->ne[0] % c->to->block) return fail(c, err, MTX_EINVAL, text);
+  if (!source->decode || !mtx_qtype_encodes(c->to)) return FAIL(c, err, MTX_EINVAL, "%s cannot be converted to %s", source->name, c->to->name);
+  if (!c->from->data && !c->from->scatter) return FAIL(c, err, MTX_EINVAL, "a vocabulary-only file has no tensor data to convert");
+  if (c->from->ne[0] % c->to->block)
+    return FAIL(c, err, MTX_EINVAL, "rows of %llu do not divide into %s blocks of %u", (unsigned long long)c->from->ne[0], c->to->name, c->to->block);
   for (uint64_t i = 0; c->importance && i < c->from->ne[0] * c->from->ne[2] * c->from->ne[3]; i++)
     if (!(c->importance[i] >= 0.0f && isfinite(c->importance[i])))
-      return fail(c, err, MTX_EINVAL, "its importance holds a NaN, an infinity or a negative weight");
-  return mtx_search_ready(c->to->id) ? MTX_OK : fail(c, err, MTX_ENOMEM, "not enough memory for the tables of its type");
+      return FAIL(c, err, MTX_EINVAL, "its importance holds a NaN, an infinity or a negative weight");
+  return mtx_search_ready(c->to->id) ? MTX_OK : FAIL(c, err, MTX_ENOMEM, "not enough memory for the tables of its type");
 }
 
 static uint64_t first_not_finite(const float *x, uint64_t n) {
@@ -80,13 +74,11 @@ static void convert_row(const rows *s, uint64_t r, float *x, uint8_t *raw, uint8
 }
 
 static mtx_code say(const mtx_gguf_conversion *c, const trouble *t, mtx_err *err) {
-  char text[200];
-  if (t->what == NO_MEMORY) return fail(c, err, MTX_ENOMEM, "not enough memory to convert a row");
-  snprintf(text, sizeof text,
-           t->what == NOT_FINITE ? "row %llu holds a NaN or infinity at column %llu; a model with such weights is damaged"
-                                 : "row %llu, column %llu: the values are too large for %s",
-           (unsigned long long)t->row, (unsigned long long)t->column, c->to->name);
-  return fail(c, err, MTX_ENUMERIC, text);
+  const unsigned long long row = t->row, column = t->column;
+  if (t->what == NO_MEMORY) return FAIL(c, err, MTX_ENOMEM, "not enough memory to convert a row");
+  if (t->what == NOT_FINITE)
+    return FAIL(c, err, MTX_ENUMERIC, "row %llu holds a NaN or infinity at column %llu; a model with such weights is damaged", row, column);
+  return FAIL(c, err, MTX_ENUMERIC, "row %llu, column %llu: the values are too large for %s", row, column, c->to->name);
 }
 
 mtx_code mtx_gguf_convert(const mtx_gguf_conversion *c, uint64_t r0, uint64_t n, void *dst, mtx_err *err) {
