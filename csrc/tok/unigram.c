@@ -31,45 +31,6 @@ static mtx_code load_charsmap(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
   return mtx_buf_append(&t->replacements, kv->data + sizeof size + size, (size_t)kv->n - sizeof size - size, err);
 }
 
-static void find_plain(mtx_tok *t);
-
-// Id and score side by side: a walk then misses the caches once for both.
-static mtx_code find_endings(mtx_tok *t, mtx_err *err) {
-  t->ending = malloc(((size_t)t->trie.n_nodes + 1) * sizeof *t->ending);
-  if (!t->ending) return mtx_fail(err, MTX_ENOMEM, "no memory for the vocabulary");
-  for (uint32_t node = 0; node < t->trie.n_nodes; node++) {
-    int32_t id = t->trie.value[node];
-    t->ending[node] = (mtx_ending){id, id < 0 || t->attr[id] & MTX_TOK_ATTR_USER || !t->score ? 0 : t->score[id]};
-  }
-  return MTX_OK;
-}
-
-mtx_code mtx_ugm_load(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
-  mtx_code rc = load_charsmap(t, g, err);
-  if (rc) return rc;
-  int32_t *ids = malloc(((size_t)t->n_tokens + 1) * sizeof *ids);
-  if (!ids) return mtx_fail(err, MTX_ENOMEM, "no memory for the vocabulary");
-  float least = FLT_MAX;
-  size_t n = 0, n_user = 0;
-  for (int32_t i = 0; i < t->n_tokens; i++) {
-    if (t->attr[i] & MTX_TOK_ATTR_NORMAL && t->score && t->score[i] < least) least = t->score[i];
-    if (t->attr[i] & (MTX_TOK_ATTR_NORMAL | MTX_TOK_ATTR_USER | MTX_TOK_ATTR_UNUSED)) ids[n++] = i;
-  }
-  t->unk_score = (least == FLT_MAX ? 0 : least) - 10.0f;  // SentencePiece's penalty
-  rc = mtx_trie_build(&t->trie, t->text, ids, n, err);
-  if (!rc) rc = find_endings(t, err);
-  for (int32_t i = 0; i < t->n_tokens; i++)
-    if (t->attr[i] & MTX_TOK_ATTR_USER) ids[n_user++] = i;
-  if (!rc) rc = mtx_trie_build(&t->user_trie, t->text, ids, n_user, err);
-  free(ids);
-  if (rc) return rc;
-  find_plain(t);
-  mtx_tok_mark_glue(t);
-  size_t len;
-  t->spaces_begin_words = mtx_trie_longest(&t->trie, MTX_ESCAPED_SPACE, 3, &len) >= 0;
-  return rc;
-}
-
 // Along the charsmap by byte c. Entries: bits 0-7 and 31 label, 8 leaf, 9 shift, 10-30 base.
 typedef enum { NO_WAY, ON, LEAF, BROKEN } map_step;
 
@@ -139,6 +100,31 @@ static void find_plain(mtx_tok *t) {
   }
 }
 
+mtx_code mtx_ugm_load(mtx_tok *t, const mtx_gguf *g, mtx_err *err) {
+  mtx_code rc = load_charsmap(t, g, err);
+  if (rc) return rc;
+  int32_t *ids = malloc(((size_t)t->n_tokens + 1) * sizeof *ids);
+  if (!ids) return mtx_fail(err, MTX_ENOMEM, "no memory for the vocabulary");
+  float least = FLT_MAX;
+  size_t n = 0, n_user = 0;
+  for (int32_t i = 0; i < t->n_tokens; i++) {
+    if (t->attr[i] & MTX_TOK_ATTR_NORMAL && t->score && t->score[i] < least) least = t->score[i];
+    if (t->attr[i] & (MTX_TOK_ATTR_NORMAL | MTX_TOK_ATTR_USER | MTX_TOK_ATTR_UNUSED)) ids[n++] = i;
+  }
+  t->unk_score = (least == FLT_MAX ? 0 : least) - 10.0f;  // SentencePiece's penalty
+  rc = mtx_trie_build(&t->trie, t->text, ids, n, err);
+  for (int32_t i = 0; i < t->n_tokens; i++)
+    if (t->attr[i] & MTX_TOK_ATTR_USER) ids[n_user++] = i;
+  if (!rc) rc = mtx_trie_build(&t->user_trie, t->text, ids, n_user, err);
+  free(ids);
+  if (rc) return rc;
+  find_plain(t);
+  mtx_tok_mark_glue(t);
+  size_t len;
+  t->spaces_begin_words = mtx_trie_longest(&t->trie, MTX_ESCAPED_SPACE, 3, &len) >= 0;
+  return MTX_OK;
+}
+
 // How many bytes at p[0..n) normalisation leaves as they are.
 static size_t plain_run(const mtx_tok *t, const char *p, size_t n) {
   size_t i = 0;
@@ -188,12 +174,12 @@ mtx_code mtx_ugm_word(mtx_enc *e, const char *p, size_t n) {
     bool whole = false;
     uint32_t node = 0;
     for (size_t j = i; j < n && (node = mtx_trie_step(&t->trie, node, (uint8_t)p[j]));) {
-      mtx_ending end = t->ending[node];
+      int32_t id = t->trie.value[node];
       j++;
-      if (end.id < 0) continue;
+      if (id < 0) continue;
       if (j - i == len) whole = true;
-      double s = b[i].score + end.score;
-      if (s > b[j].score) b[j] = (mtx_path){s, (uint32_t)i, end.id};
+      double s = b[i].score + (t->attr[id] & MTX_TOK_ATTR_USER || !t->score ? 0.0 : t->score[id]);
+      if (s > b[j].score) b[j] = (mtx_path){s, (uint32_t)i, id};
     }
     if (!whole && b[i].score + t->unk_score > b[i + len].score) b[i + len] = (mtx_path){b[i].score + t->unk_score, (uint32_t)i, unk};
   }
@@ -219,7 +205,8 @@ mtx_code mtx_ugm_encode(mtx_enc *e, const char *p, size_t n) {
   mtx_code rc = normalise(e, p, n);
   if (rc || !e->norm.len) return rc;
   if (e->norm.len >= UINT32_MAX) return mtx_fail(e->err, MTX_ELIMIT, "the normalised text exceeds 4 GiB");
-  mtx_cache_start(e, n);
   // A run of unknown characters becomes one token, which a cut must not part.
-  return e->t->spaces_begin_words ? mtx_encode_words(e, e->norm.ptr, e->norm.len) : mtx_ugm_word(e, e->norm.ptr, e->norm.len);
+  if (!e->t->spaces_begin_words) return mtx_ugm_word(e, e->norm.ptr, e->norm.len);
+  mtx_cache_start(e, n);
+  return mtx_encode_words(e, e->norm.ptr, e->norm.len);
 }

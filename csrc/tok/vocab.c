@@ -271,7 +271,6 @@ void mtx_tok_close(mtx_tok *t) {
   free(t->rwkv_text);
   free(t->rwkv_bytes);
   free(t->xcda);
-  free(t->ending);
   mtx_buf_fini(&t->pieces);
   mtx_buf_fini(&t->replacements);
   mtx_strmap_fini(&t->map);

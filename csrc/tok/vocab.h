@@ -15,8 +15,6 @@ enum { MTX_TOK_MAX_TEXT = 1 << 30 };  // bytes of one call; positions are 32-bit
 
 #define MTX_ESCAPED_SPACE "\xE2\x96\x81"  // U+2581
 
-typedef struct { int32_t id; float score; } mtx_ending;  // the token that ends at a node of a trie (-1: none), what it adds to a text's score
-
 struct mtx_tok {
   char model[16], pre[64];
   mtx_tok_kind kind;
@@ -59,7 +57,6 @@ struct mtx_tok {
   size_t n_xcda;
   mtx_buf replacements;   // UGM: zero-terminated strings
   bool plain[128];        // UGM: bytes that normalisation leaves alone unless a byte from 0x80 on follows
-  mtx_ending *ending;     // UGM: of the trie's nodes
   bool spaces_begin_words;  // UGM: U+2581 is a token, so no unknown character's token reaches across it
   float unk_score;
   mtx_trie special_trie;  // control, unknown and user-defined tokens
