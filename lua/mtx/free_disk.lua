@@ -5,6 +5,8 @@ local term = require("mtx.cli.term")
 
 local free_disk = {}
 
+free_disk.SPARE_BYTES = 64 << 20 -- what a large file leaves to others
+
 -- Bytes an ordinary user can still write there | nil: not known
 function free_disk.bytes(folder)
   local s = uv.fs_statfs(folder)

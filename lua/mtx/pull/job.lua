@@ -9,7 +9,9 @@ local check = require("mtx.api.check")
 local download = require("mtx.pull.download")
 local fiber = require("mtx.serve.fiber")
 local hash = require("mtx.pull.hash")
+local free_disk = require("mtx.free_disk")
 local infile = require("mtx.infile")
+local loop = require("mtx.loop")
 local part = require("mtx.pull.part")
 local store_of = require("mtx.pull.store")
 local term = require("mtx.cli.term")
@@ -20,8 +22,6 @@ local Job = {}
 Job.__index = Job
 
 local PLAN = { hub = "mtx.pull.hub", url = "mtx.pull.address", registry = "mtx.pull.registry" }
-
-local SPARE_BYTES = 64 << 20 -- of the disk, left to others
 
 -- client: {hub, rules, token, token_origin, program, retry_ms, stall_s, progress_ms, max_bytes, free_bytes(dir)}; name: name.parse's result.
 function job.new(client, store, name)
@@ -84,9 +84,9 @@ local function check_room(self, plan)
     if not f.here then need = need + math.max(0, f.size - part.size(f.part)) end
   end
   local free = self.client.free_bytes(self.store.dir)
-  if need > 0 and free and need + SPARE_BYTES > free then
+  if need > 0 and free and need + free_disk.SPARE_BYTES > free then
     check.fail(507, ("%s needs %s more, %s are free in the models folder (%s are left to others)"):format(self.name.source, term.bytes(need), term.bytes(free),
-      term.bytes(SPARE_BYTES)))
+      term.bytes(free_disk.SPARE_BYTES)))
   end
 end
 
@@ -157,11 +157,7 @@ end
 -- Starts it, in the loop's next turn: nobody hears of anything before. on_end(fault | nil, trace | nil) comes
 -- before the listeners' done.
 function Job:start(on_end)
-  local timer = uv.new_timer()
-  timer:start(0, 0, function()
-    timer:close()
-    fiber.start(self, whole, self, on_end)
-  end)
+  loop.soon(function() fiber.start(self, whole, self, on_end) end)
 end
 
 -- listener: {event(event), done(fault | nil)}, both optional. -> function that leaves

@@ -4,6 +4,7 @@
 -- where no proxy is asked, since it could read it.
 local check = require("mtx.api.check")
 local curl = require("mtx.pull.curl")
+local loop = require("mtx.loop")
 local origins = require("mtx.pull.origins")
 local wait = require("mtx.pull.wait")
 
@@ -42,12 +43,8 @@ local function single(job, u, o)
         go(true)
       end })
     if not transfer then
-      local idle = require("luv").new_timer() -- the wait has to have begun before it ends
-      idle:start(0, 0, function()
-        idle:close()
-        go(false)
-      end)
-      return function() idle:close() end
+      local turn = loop.soon(function() go(false) end) -- the wait has to have begun before it ends
+      return function() turn:close() end
     end
     return function() transfer:stop() end
   end)

@@ -10,8 +10,6 @@ local source = require("mtx.model.source")
 
 local quantize = {}
 
-local SPARE_BYTES <const> = 64 << 20  -- of the disk: the file's head, and something for others
-
 -- "PATTERN=TYPE" -> {pattern, type, text} | nil, message
 local function pattern_of(text)
   local pattern, name = text:match("^(.+)=([^=]+)$")
@@ -90,9 +88,8 @@ end
 function quantize.run(opts)
   local s, message = settings(opts)
   if not s then return nil, message end
-  local g
-  g, message = source.open(opts.from)
-  if not g then return nil, message end
+  local g <close>, why = source.open(opts.from)
+  if not g then return nil, why end
   s.from_folder = g:info().format == "safetensors"
   local made
   made, message = plan.make(g, s)
@@ -104,11 +101,10 @@ function quantize.run(opts)
   message = unwritable(g:info().shards, opts.to, opts.force)
   if message then return nil, message end
   local folder = opts.to:match("^(.*)/") or "."
-  message = free_disk.short(folder == "" and "/" or folder, made.bytes + SPARE_BYTES)
+  message = free_disk.short(folder == "" and "/" or folder, made.bytes + free_disk.SPARE_BYTES)
   if message then return nil, opts.to .. ": " .. message end
   local ok
   ok, message = write(g, opts.to, made, s, opts)
-  g:close()
   if not ok then return nil, message end
   made.file_bytes = uv.fs_stat(opts.to).size
   return made

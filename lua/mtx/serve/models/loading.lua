@@ -5,6 +5,7 @@
 local uv = require("luv")
 local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
+local loop = require("mtx.loop")
 
 local loading = {}
 
@@ -27,12 +28,7 @@ end
 
 -- A model that need not be loaded, with the face of a load's task; f() is called on the next turn of the loop. -> task, poll
 function loading.there(model, f)
-  local timer = uv.new_timer()
-  timer:start(0, 0, function()
-    timer:close()
-    f()
-  end)
-  return { take = function() return model end, cancel = function() end }, timer
+  return { take = function() return model end, cancel = function() end }, loop.soon(f)
 end
 
 -- Waits within a handler. options: deadline_ms, on_wait(waiter): the waiter has
