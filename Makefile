@@ -94,8 +94,9 @@ $(BUILD)/tests/%: tests/%.c $(BUILD)/libmtx.a
 
 test-bins: $(TEST_BIN)
 
-golden: $(BUILD)/tests/c/expand_arch ## write the tiny test models to build/golden/arch
-	@mkdir -p build/golden/arch && $< build/golden/arch
+golden: $(BUILD)/tests/c/expand_arch $(BUILD)/mtx ## write the tiny test models to build/golden
+	@mkdir -p build/golden/arch build/golden/quantised && $< build/golden/arch
+	@$(BUILD)/mtx tests/lua/expand_quantised.lua build/golden/quantised
 
 setup: ## install the Debian packages that building and running need
 	@sh scripts/setup.sh build

@@ -184,7 +184,7 @@ int main(void) {
   }
   golden_arch_free(all, n);
   // Quantised weights: int8 products, packed and generic ones.
-  run_model("q4_k_m", "tests/golden/quantised/q256-q4_k_m.gguf");
-  run_model("iq2_xxs", "tests/golden/quantised/q256-iq2_xxs.gguf");
+  run_model("q4_k_m", "build/golden/quantised/q256-q4_k_m.gguf");
+  run_model("iq2_xxs", "build/golden/quantised/q256-iq2_xxs.gguf");
   return check_report();
 }

@@ -63,7 +63,7 @@ static mtx_model *open_model(const char *name) {
   char path[TEMP_PATH];
   mtx_model *m = NULL;
   mtx_err err = {0};
-  if (is_quantised(name)) snprintf(path, sizeof path, "tests/golden/quantised/%s.gguf", name);
+  if (is_quantised(name)) snprintf(path, sizeof path, "build/golden/quantised/%s.gguf", name);
   else if (!golden_arch_write(models, n_models, name, path)) return NULL;
   CHECK(mtx_model_open(&m, path, NULL, &err) == MTX_OK, "%s: %s", name, err.msg);
   if (!is_quantised(name)) unlink(path);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Whole models in quantised types (tests/golden/quantised, a sample of the 29 mixes)
-// against the reference's logits of the same weights expanded to float. Activations
+// Whole models in quantised types (tests/golden/quantised, a sample of the 29 mixes;
+// `make golden` writes them) against the reference's logits of the same weights expanded to float. Activations
 // are rounded to 8 bits here, so the distance may be what such rounding costs.
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static double distance(const char *name, const int32_t *token) {
   size_t n = f ? fread(ref, sizeof *ref, N * WIDTH, f) : 0;
   if (f) fclose(f);
   CHECK(n == N * WIDTH, "%s is missing or short", path);
-  snprintf(path, sizeof path, "tests/golden/quantised/q256-%s.gguf", name);
+  snprintf(path, sizeof path, "build/golden/quantised/q256-%s.gguf", name);
   mtx_model *m;
   mtx_context *c;
   mtx_err err = {0};

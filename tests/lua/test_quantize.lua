@@ -11,34 +11,8 @@ local mtx = require("mtx")
 local quantize = require("mtx.quantize")
 local temp = require("temp")
 
-local GOLDEN <const>, SOURCE <const>, FILES <const>, TENSORS <const> = fixture.GOLDEN, fixture.SOURCE, fixture.FILES, fixture.TENSORS
+local SOURCE <const>, FILES <const>, TENSORS <const> = fixture.SOURCE, fixture.FILES, fixture.TENSORS
 local refused = fixture.refused
-
--- llama-quantize has no mix for these two: every matrix was forced to the type.
-local FORCED <const> = { MXFP4 = true, NVFP4 = true }
-
--- The file's name is part of what is written, and it was used from its own folder.
-local function in_golden(fn)
-  local here = uv.cwd()
-  assert(uv.chdir(GOLDEN))
-  local results = table.pack(pcall(fn))
-  assert(uv.chdir(here))
-  assert(results[1], results[2])
-  return table.unpack(results, 2, results.n)
-end
-
-local function options(mix, more)
-  local out = { from = "q256-f32.gguf", to = temp.path(".gguf"), type = FORCED[mix] and "Q8_0" or mix }
-  if FORCED[mix] then out.tensor_types = { "attn_=" .. mix, "ffn_=" .. mix, "^token_embd=" .. mix, "^output%.=" .. mix:lower() } end
-  for k, v in pairs(more or {}) do out[k] = v end
-  return out
-end
-
-local function made(opts)
-  local result, message = in_golden(function() return quantize.run(opts) end)
-  lu.assertNotNil(result, message)
-  return result
-end
 
 local function digests(path)
   local g, out = assert(core.gguf.open(path)), {}
@@ -59,10 +33,10 @@ function TestGolden.test_every_mix_is_covered()
 end
 
 local function check_file(mix, want)
-  local opts = options(mix, { imatrix = want.imatrix and "q256.imatrix.gguf" or nil, threads = 2 })
-  local result = made(opts)
-  lu.assertEquals(core.sha256.file(opts.to), want.sha256)
-  lu.assertEquals(uv.fs_stat(opts.to).size, result.file_bytes)
+  local to = temp.path(".gguf")
+  local result = fixture.write(mix, to, { threads = 2 })
+  lu.assertEquals(core.sha256.file(to), want.sha256)
+  lu.assertEquals(uv.fs_stat(to).size, result.file_bytes)
 end
 
 -- One test a mix: README's table names them.
@@ -73,9 +47,9 @@ end
 function TestGolden.test_tensors_with_importance()
   local n = 0
   for mix, want in pairs(TENSORS) do
-    local opts = options(mix, { imatrix = "q256.imatrix.gguf" })
-    made(opts)
-    local got = digests(opts.to)
+    local to = temp.path(".gguf")
+    fixture.write(mix, to, { imatrix = "q256.imatrix.gguf" })
+    local got = digests(to)
     for name, w in pairs(want) do
       lu.assertEquals(got[name], w, mix .. " " .. name)
       n = n + 1
@@ -86,9 +60,9 @@ end
 
 function TestGolden.test_threads_change_nothing()
   for _, threads in ipairs({ 1, 3, 7 }) do
-    local opts = options("IQ2_XXS", { imatrix = "q256.imatrix.gguf", threads = threads })
-    made(opts)
-    lu.assertEquals(core.sha256.file(opts.to), FILES.IQ2_XXS.sha256)
+    local to = temp.path(".gguf")
+    fixture.write("IQ2_XXS", to, { threads = threads })
+    lu.assertEquals(core.sha256.file(to), FILES.IQ2_XXS.sha256)
   end
 end
 
@@ -152,7 +126,8 @@ function TestFiles.test_a_folders_chat_answers_alike()
 end
 
 function TestFiles.test_quantised_sources_need_a_word()
-  local opts = { from = GOLDEN .. "q256-q4_k_m.gguf", to = temp.path(), type = "Q8_0" }
+  local opts = { from = temp.path(".gguf"), to = temp.path(), type = "Q8_0" }
+  fixture.write("Q4_K_M", opts.from)
   refused(opts, "already quantised", "--requantize")
   opts.requantize = true
   assert(quantize.run(opts))

@@ -64,7 +64,7 @@ CASES = {
 
 def model_path(name):
     if name.startswith("q256"):
-        return os.path.join(HERE, "..", "quantised", name + ".gguf")
+        return os.path.join(HERE, "..", "..", "..", "build", "golden", "quantised", name + ".gguf")
     return os.path.join(ARCH, name + ".gguf")
 
 
