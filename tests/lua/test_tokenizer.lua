@@ -2,12 +2,12 @@
 -- Tokenizers against llama.cpp's ids: every vocabulary of tests/golden/tokenizer,
 -- every case, all four flag combinations, and the text back.
 --
--- The vocabularies are gzipped GGUF files; they are unpacked once to
--- build/golden/tokenizer. Gemma 3's is not shipped: its cases read the model from
+-- Gemma 3's vocabulary is not shipped: its cases read the model from
 -- $MTX_MODELS_DIR or ./models (`make models`) and fail without it.
 local lu = require("luaunit")
 local core = require("mtx.core")
 local cjson = require("cjson")
+local vocab = require("golden_vocab")
 local DIR = "tests/golden/tokenizer/"
 
 local function unhex(h)
@@ -21,22 +21,9 @@ local function lines(path)
   return list
 end
 
-local function vocab(name)
-  local out = "build/golden/tokenizer/" .. name .. ".gguf"
-  local f = io.open(out)
-  if f then
-    f:close()
-    return out
-  end
-  assert(os.execute("mkdir -p build/golden/tokenizer"))
-  local cmd = ("gzip -dc '%svocab/%s.gguf.gz' > '%s.part' && mv '%s.part' '%s'"):format(DIR, name, out, out, out)
-  assert(os.execute(cmd), "cannot unpack " .. name)
-  return out
-end
-
 local opened = {}
 local function open(name)
-  if not opened[name] then opened[name] = assert(core.tokenizer.open(vocab(name))) end
+  if not opened[name] then opened[name] = assert(core.tokenizer.open(vocab.path(name))) end
   return opened[name]
 end
 
