@@ -4,7 +4,8 @@
 // What may follow splits in two: tokens that end inside the innermost frame
 // depend on that frame alone and are found once per state (an entry); tokens
 // that leave it start over, where it can end, with whatever stack the matcher
-// has. The bytes they go on with are few and much alike ("," and "}" after a
+// has. Tokens before whose first byte the frame ends are not its own but those of
+// the position that it returns to. The bytes they go on with are few and much alike ("," and "}" after a
 // string), so an entry keeps them as a trie of their own (the tails). A loop
 // counts as one frame with its body and is walked without its bounds, noting
 // how many iterations each token begins: one entry serves every count of every

@@ -171,8 +171,7 @@ static mtx_code walk_any(const mtx_grammar *g, const mtx_walk_trie *t, mask_walk
     code = MTX_ENOMEM;
   } else {
     w->sets.v[w->sets.n_v++] = x;
-    if (!note_exits(&s, t, w, 0, w->sets.v, 1, follow)) code = MTX_ENOMEM;
-    if (!code) code = walk(&s, t, w, &(walk_opts){.follow = follow});
+    code = walk(&s, t, w, &(walk_opts){.follow = follow});
   }
   gr_stacks_fini(&s);
   return code;
@@ -193,7 +192,7 @@ static mtx_code walk_leaf(const mtx_grammar *g, const mtx_walk_trie *t, mask_wal
   place *at = malloc((t->max_depth + 1) * sizeof *at);
   if (!at) return MTX_ENOMEM;
   at[0] = (place){key.d, 0};
-  bool ok = !(loop >= 0 ? key.d == loop : g->states[key.d].accept) || !mtx_walk_trie_leads_on(t, 0, follow) || note_exit(w, 0, 0);
+  bool ok = true;
   for (uint32_t i = 1; ok && i < t->n_nodes;) {
     const mtx_walk_node *node = t->nodes + i;
     place x = at[node->depth - 1];
@@ -239,8 +238,7 @@ mtx_code mtx_mask_walk_against(const mtx_grammar *g, const mtx_walk_trie *t, mas
   if (!at) return MTX_ENOMEM;
   at[0] = (pair){d, base};
   uint32_t n_seen = 0;
-  bool ok = (!g->states[base].accept || note_dropped(w, 0)) &&
-            (!g->states[d].accept || !mtx_walk_trie_leads_on(t, 0, follow) || note_exit(w, 0, 0));
+  bool ok = true;
   for (uint32_t i = 1; ok && i < t->n_nodes;) {
     const mtx_walk_node *node = t->nodes + i;
     pair x = at[node->depth - 1];

@@ -2,8 +2,9 @@
 // What may come next at a matcher's positions.
 //
 // Masks are assembled from the shared entries of mask.h plus, per stack, the tokens
-// that leave the frame. Those are kept too, so inside one string only its first
-// token pays for them.
+// that leave the frame after their first byte. Those are kept too, so inside one string
+// only its first token pays for them. Where a frame may end at once, what it returns to
+// is a position like any other, with an entry of its own.
 #include <string.h>
 
 #include "grammar/matcher.h"
@@ -85,8 +86,6 @@ static mtx_code add_leaving(mtx_matcher *m, const mask_entry *e, const frame *f,
   if (!l->used || l->stack != f->below || l->key.d != f->key.d || l->key.family != f->key.family ||
       l->key.c != f->key.c) {
     const gr_node n = m->stacks.nodes[f->below];
-    m->stacks.fuel = MATCHER_STEP_FUEL;
-    m->stacks.status = MTX_OK;
     const uint64_t *follow = m->g->rules[mtx_mask_frame(m->g, f->key)].follow;
     mtx_code code = mtx_mask_leave(e, &m->stacks, m->trie, &m->walk, follow, (gr_cfg){n.ret, n.parent, n.c});
     if (code) return code;
@@ -125,8 +124,6 @@ static mtx_code prepare(mtx_matcher *m) {
 
 // Tokens named by reference at the current positions.
 static mtx_code add_named(mtx_matcher *m, uint64_t *bits) {
-  m->stacks.fuel = MATCHER_STEP_FUEL;
-  m->stacks.status = MTX_OK;
   const size_t words = (m->trie->n_tokens + 63) / 64;
   uint32_t n = gr_token_closure(&m->stacks, m->cur.v, m->cur.n_v);
   for (uint32_t i = 0; i < n; i++) {
@@ -160,31 +157,65 @@ static mtx_code waiting_mask(mtx_matcher *m, uint64_t *bits) {
   return code;
 }
 
-// What may follow one position, without the wide leaves it calls.
-static mtx_code add_position(mtx_matcher *m, gr_cfg x, uint64_t *bits, bool *first) {
+// What may follow one position, without what it calls or returns to before the first byte.
+static mtx_code add_position(mtx_matcher *m, gr_cfg x, uint64_t *bits, bool first) {
   const frame f = frame_of(m, x);
   mtx_code code;
   mask_entry *e = mtx_mask_entry_get(m->cache, m->g, m->trie, &m->walk, f.key, &code);
   if (!e) return code;
-  add_entry(m, e, &f, bits, *first);
-  *first = false;
+  add_entry(m, e, &f, bits, first);
   code = add_leaving(m, e, &f, bits);
   mtx_mask_entry_unref(e);
   return code;
 }
 
+// Where x is after its frame has ended; false: it cannot end here, or nothing is below.
+static bool leave_now(const mtx_matcher *m, gr_cfg x, gr_cfg *out) {
+  const int32_t below = frame_of(m, x).below;
+  for (int32_t at = -1; at != below;) {
+    at = x.parent;
+    if (at <= GR_EXIT || !gr_accepts(m->g, m->g->states + x.d, x.c)) return false;
+    const gr_node n = m->stacks.nodes[at];
+    x = (gr_cfg){n.ret, n.parent, n.c};
+  }
+  *out = x;
+  return true;
+}
+
+static void add_next(mtx_matcher *m, gr_cfg x) {
+  gr_cfgs *all = &m->next;
+  for (uint32_t i = 0; i < all->n_v; i++)
+    if (all->v[i].d == x.d && all->v[i].parent == x.parent && all->v[i].c == x.c) return;
+  m->stacks.fuel -= all->n_v / 4 + 1;
+  if (m->stacks.fuel < 0 || !MTX_VEC_GROW(all, v, 1, GR_MAX_SET)) {
+    m->stacks.status = MTX_ELIMIT;
+    return;
+  }
+  all->v[all->n_v++] = x;
+}
+
+// The current positions, those their frames return to before the next byte, and those inside
+// the wide leaves that they call: into m->next.
+static mtx_code list_positions(mtx_matcher *m) {
+  gr_cfg x;
+  m->next.n_v = 0;
+  for (uint32_t i = 0; i < m->cur.n_v; i++) add_next(m, m->cur.v[i]);
+  for (uint32_t i = 0; i < m->next.n_v && !m->stacks.status; i++) {
+    const gr_cfg at = m->next.v[i];
+    if (leave_now(m, at, &x)) add_next(m, x);
+    for (uint32_t k = 0; k < m->g->states[at.d].n_calls && !m->stacks.status; k++)
+      if (gr_open_wide(&m->stacks, at, k, &x) && !m->stacks.status) add_next(m, x);
+  }
+  return m->stacks.status;
+}
+
 static mtx_code grammar_mask(mtx_matcher *m, uint64_t *bits) {
   const size_t words = (m->trie->n_tokens + 63) / 64;
   memset(bits, 0, words * sizeof *bits);
-  bool first = true;
-  mtx_code code = MTX_OK;
-  for (uint32_t i = 0; i < m->cur.n_v && !code; i++) {
-    const gr_cfg x = m->cur.v[i];
-    code = add_position(m, x, bits, &first);
-    gr_cfg inside;
-    for (uint32_t k = 0; k < m->g->states[x.d].n_calls && !code; k++)
-      if (gr_open_wide(&m->stacks, x, k, &inside)) code = m->stacks.status ? m->stacks.status : add_position(m, inside, bits, &first);
-  }
+  m->stacks.fuel = MATCHER_STEP_FUEL;
+  m->stacks.status = MTX_OK;
+  mtx_code code = list_positions(m);
+  for (uint32_t i = 0; i < m->next.n_v && !code; i++) code = add_position(m, m->next.v[i], bits, i == 0);
   if (!code && m->g->n_toks) code = add_named(m, bits);
   return code;
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #define MAX_NODES (1u << 20)
-#define MAX_SET 4096u  // positions after one byte; more is too ambiguous to follow
 
 static uint32_t hash_node(gr_node n) {
   uint64_t h = (uint64_t)(uint32_t)n.ret * 0x9e3779b97f4a7c15u;
@@ -202,7 +201,7 @@ static void add_work(gr_stacks *s, gr_cfg x) {
       return;
     }
   s->fuel -= s->n_work / 4 + 1;
-  if (s->fuel < 0 || !MTX_VEC_GROW(s, work, 1, MAX_SET)) {
+  if (s->fuel < 0 || !MTX_VEC_GROW(s, work, 1, GR_MAX_SET)) {
     if (!s->status) s->status = MTX_ELIMIT;
     return;
   }
@@ -241,7 +240,7 @@ static void add_out(gr_stacks *s, gr_cfgs *out, uint32_t from, gr_cfg x) {
   for (uint32_t i = from; i < out->n_v; i++)
     if (out->v[i].d == x.d && out->v[i].parent == x.parent && out->v[i].c == x.c) return;
   s->fuel -= (out->n_v - from) / 4 + 1;
-  if (out->n_v - from >= MAX_SET || !MTX_VEC_GROW(out, v, 1, 1u << 26)) {
+  if (out->n_v - from >= GR_MAX_SET || !MTX_VEC_GROW(out, v, 1, 1u << 26)) {
     s->status = MTX_ELIMIT;
     return;
   }

@@ -13,6 +13,7 @@
 
 #define GR_BOTTOM 0  // the empty stack: the text may end here
 #define GR_EXIT 1    // a stack that is not known (masks of one frame, see mask.c)
+#define GR_MAX_SET 4096u  // positions after one byte; more is too ambiguous to follow
 
 typedef struct {
   int32_t d;
