@@ -89,6 +89,10 @@ function access.path(v, path)
   return v
 end
 
+methods.str.format_map = { params = { "mapping" }, required = 1, positional = 1, f = function(v, map)
+  if kind(map) ~= "dict" then S.fail("format_map needs a dict, not " .. values.type_name(map)) end
+  return methods.str.format.f(v, {}, map)
+end }
 methods.str.format = { varargs = true, f = function(v, args, kwargs)
   return format.braces(v, args, kwargs, function(obj, key)
     return type(key) == "number" and access.item(obj, key) or access.attr(obj, key)

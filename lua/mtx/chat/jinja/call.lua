@@ -3,7 +3,8 @@
 --
 -- A filter, test or method is a spec {params = {names}, f = function} whose f
 -- takes the value and then one argument per parameter (nil if not given; prepare(first, second), where there is one,
--- gives a function of the value alone for two constants, or nil), or
+-- gives a function of the value alone for two constants, or nil), required = how many of them must be given,
+-- positional = how many cannot be given by name, or
 -- {varargs = true, f = function(value, args, kwargs)}. args is a sequence with n,
 -- kwargs nil or a
 -- table {names in order, name = value}. Callables of the template are tables: a macro
@@ -21,21 +22,44 @@ call.MACRO = MACRO
 function call.builtin(f) return setmetatable({ f }, BUILTIN) end
 function call.method(obj, spec, name) return setmetatable({ [0] = name, obj, spec }, METHOD) end
 
+--- A spec of f; a parameter's name that ends in "!" must be given.
+function call.spec(f, ...)
+  local params, required = { ... }, nil
+  for i, name in ipairs(params) do
+    if name:sub(-1) == "!" then params[i], required = name:sub(1, -2), i end
+  end
+  return { params = params, required = required, f = f }
+end
+
+--- The message for an argument that is missing among the first n (bound[i] ~= nil where given), or nil.
+function call.missing(spec, name, bound)
+  for i = 1, spec.required or 0 do
+    if bound[i] == nil then return ("%s needs the argument '%s'"):format(name, spec.params[i]) end
+  end
+end
+
+local function complete(spec, name, bound)
+  local message = spec.required and call.missing(spec, name, bound)
+  if message then S.fail(message) end
+  return bound, #spec.params
+end
+
 --- Puts arguments in the order of spec.params; returns the sequence, n = #params.
 function call.bind(spec, name, args, kwargs)
   local params = spec.params or {}
   local n = args.n or #args
   if n > #params then S.fail(("%s takes at most %d arguments, not %d"):format(name, #params, n)) end
-  if not kwargs then return args, #params end
+  if not kwargs then return complete(spec, name, args) end
   local bound = { unpack(args, 1, n) }
   for _, key in ipairs(kwargs) do
     local value, at = kwargs[key], nil
     for i = 1, #params do if params[i] == key then at = i end end
     if not at then S.fail(("%s has no argument '%s'"):format(name, key)) end
+    if at <= (spec.positional or 0) then S.fail(("%s takes no argument by the name '%s'"):format(name, key)) end
     if at <= n then S.fail(("%s got the argument '%s' twice"):format(name, key)) end
     bound[at] = value
   end
-  return bound, #params
+  return complete(spec, name, bound)
 end
 
 --- Applies a filter, test or method to value.

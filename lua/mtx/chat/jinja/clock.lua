@@ -25,6 +25,14 @@ end
 local function weekday(t) return (day_number(t.year, t.month, t.day) + 4) % 7 end -- 0 = Sunday
 local function year_day(t) return day_number(t.year, t.month, t.day) - day_number(t.year, 1, 1) end
 
+-- Year and week by ISO 8601: those of the Thursday in the same week.
+local function iso_year(t)
+  local thursday = day_number(t.year, t.month, t.day) + 4 - ((weekday(t) + 6) % 7 + 1)
+  local year = t.year
+  if thursday < day_number(year, 1, 1) then year = year - 1 elseif thursday >= day_number(year + 1, 1, 1) then year = year + 1 end
+  return year, (thursday - day_number(year, 1, 1)) // 7 + 1
+end
+
 local NUMBERS = {
   d = function(t) return t.day, 2 end, e = function(t) return t.day, 2, " " end,
   m = function(t) return t.month, 2 end, y = function(t) return t.year % 100, 2 end, Y = function(t) return t.year, 1 end,
@@ -33,6 +41,7 @@ local NUMBERS = {
   k = function(t) return t.hour, 2, " " end, j = function(t) return year_day(t) + 1, 3 end, C = function(t) return t.year // 100, 2 end,
   f = function() return 0, 6 end, w = function(t) return weekday(t), 1 end, u = function(t) return (weekday(t) + 6) % 7 + 1, 1 end,
   U = function(t) return (year_day(t) + 7 - weekday(t)) // 7, 2 end, W = function(t) return (year_day(t) + 7 - (weekday(t) + 6) % 7) // 7, 2 end,
+  G = function(t) return iso_year(t), 1 end, g = function(t) return iso_year(t) % 100, 2 end, V = function(t) return select(2, iso_year(t)), 2 end,
   s = function(t) return day_number(t.year, t.month, t.day) * 86400 + t.hour * 3600 + t.min * 60 + t.sec, 1 end,
 }
 local WORDS = {

@@ -13,7 +13,7 @@ local shapes = require("mtx.chat.jinja.shapes")
 local S = require("mtx.chat.jinja.state")
 
 local M = {}
-local type, getmetatable = type, getmetatable
+local type, getmetatable, unpack = type, getmetatable, table.unpack
 local MARKED, PLAIN, raw = text.MARKED, getmetatable(""), text.raw
 
 -- A function(F) -> args, kwargs for any argument list.
@@ -78,6 +78,8 @@ local function ordered(X, C, spec, name, args, scope, plain)
     bound[at] = X.value(C, item.node, scope, plain)
     if at > last then last = at end
   end
+  local missing = call.missing(spec, name, bound)
+  if missing then return nil, missing end
   return bound, last
 end
 
@@ -128,10 +130,10 @@ function M.spec(X, C, spec, name, obj, node, scope, plain)
     end
   end
   return function(F)
-    local v, a, b, c, d = obj(F), bound[1] and bound[1](F), bound[2] and bound[2](F), bound[3] and bound[3](F), bound[4] and bound[4](F)
+    local v, given = obj(F), {}
+    for i = 1, n do if bound[i] then given[i] = bound[i](F) end end
     S.at = at
-    -- a parameter that was left out is nil, not false
-    return f(v, a or (bound[1] and a) or nil, b or (bound[2] and b) or nil, c or (bound[3] and c) or nil, d or (bound[4] and d) or nil)
+    return f(v, unpack(given, 1, n))
   end
 end
 
@@ -167,7 +169,7 @@ local function method_call(X, C, node, scope, plain)
     if o == nil then o = absent end
     local mt = getmetatable(o)
     if mt == PLAIN or mt == MARKED then spec = str_spec elseif mt and mt.kind == "object" then spec = dict_spec end
-    if spec and simple and not spec.varargs and simple <= #spec.params then
+    if spec and simple and not spec.varargs and simple <= #spec.params and simple >= (spec.required or 0) then
       if simple == 0 then
         S.at = at
         return spec.f(o)

@@ -207,6 +207,7 @@ function expr.parse_args(P)
       args.starstar = expr.parse(P)
     elseif P:type() == "name" and P:peek_type() == "=" then
       local name = P:expect("name")
+      for _, item in ipairs(args.kw) do if item.name == name then P:fail("the argument '" .. name .. "' is given twice") end end
       P:expect("=")
       args.kw[#args.kw + 1] = { name = name, node = expr.parse(P) }
     else
@@ -281,7 +282,7 @@ function expr.parse_filters(P, node, without_pipe)
 end
 
 local TEST_ARG = { name = true, string = true, integer = true, float = true, ["["] = true, ["{"] = true }
-local NO_TEST_ARG = { ["else"] = true, ["or"] = true, ["and"] = true, ["if"] = true, ["in"] = true, ["not"] = true, ["recursive"] = true }
+local NO_TEST_ARG = { ["else"] = true, ["or"] = true, ["and"] = true }
 
 local function parse_test(P, node)
   local at = P:at()

@@ -6,6 +6,7 @@ local text = require("mtx.chat.jinja.text")
 local strings = require("mtx.chat.jinja.strings")
 local values = require("mtx.chat.jinja.values")
 local methods = require("mtx.chat.jinja.methods")
+local call = require("mtx.chat.jinja.call")
 local access = require("mtx.chat.jinja.access")
 local format = require("mtx.chat.jinja.format")
 local S = require("mtx.chat.jinja.state")
@@ -14,21 +15,21 @@ local filters = require("mtx.chat.jinja.seq_filters")
 local null, raw, kind, truth = json.null, text.raw, values.kind, values.truth
 
 local function filter(names, f, ...)
-  for name in names:gmatch("%S+") do filters[name] = { params = { ... }, f = f } end
+  for name in names:gmatch("%S+") do filters[name] = call.spec(f, ...) end
 end
 
 -- Text: most are a method of str applied to str(value) ---------------------------
 
-for _, name in ipairs{ "upper", "lower", "capitalize", "center", "replace" } do
+for _, name in ipairs{ "upper", "lower", "capitalize" } do
   local spec = methods.str[name]
   filters[name] = { params = spec.params, f = function(v, ...) return spec.f(values.str(v), ...) end }
 end
-filters.trim = { params = { "chars" }, f = function(v, chars) return methods.str.strip.f(values.str(v), chars) end }
-filters.center = { params = { "width" }, f = function(v, width) return methods.str.center.f(values.str(v), values.integer(width, 80, "a width")) end }
+filter("trim", function(v, chars) return methods.str.strip.f(values.str(v), chars) end, "chars")
+filter("center", function(v, width) return methods.str.center.f(values.str(v), values.integer(width, 80, "a width")) end, "width")
 filter("replace", function(v, old, new, count)
   if count == null then count = nil end
   return methods.str.replace.f(values.str(v), values.str(old), values.str(new), count)
-end, "old", "new", "count")
+end, "old!", "new!", "count")
 -- Constants: most often there is nothing to replace.
 function filters.replace.prepare(old, new)
   local needle, replace, find = raw(old), methods.str.replace.f, string.find
@@ -45,24 +46,21 @@ function filters.replace.prepare(old, new)
 end
 filter("string", values.str)
 filter("safe", function(v) return text.markup(values.str(v)) end)
-filter("pprint", values.repr, "verbose")
+filter("pprint", values.repr)
 
 filter("title", function(v)
   local s = values.str(v)
-  local out = raw(s):gsub("[^%s%-%({%[<]+", strings.capitalize)
+  local out = raw(s):gsub("[^%s%-%({%[<]+", function(word)
+    local head, tail = strings.head(word)
+    return strings.upper(head) .. strings.lower(tail)
+  end)
   return text.remark(s, out)
 end)
 
-filter("escape e", function(v) return text.is_markup(v) and v or text.escape(values.str(v)) end)
-filter("forceescape", function(v) return text.escape(values.str(v)) end)
-filter("striptags", function(v)
-  local s = raw(values.str(v)):gsub("<!%-%-.-%-%->", ""):gsub("<[^>]*>", "")
-  local words = methods.str.split.f(s)
-  return table.concat(words, " ")
-end)
-
 filter("indent", function(v, width, first, blank)
-  local s = values.str(v)
+  if not raw(v) then S.fail("indent needs a string, not " .. values.type_name(v)) end
+  if width == null then S.fail("indent's width must be an integer or a string") end
+  local s = v
   local pad = width == nil and "    " or raw(width) or (" "):rep(math.max(0, math.min(values.integer(width, 0, "indent's width"), 1000)))
   local out, pos, plain, n = {}, 1, raw(s), 0
   repeat
@@ -80,11 +78,13 @@ filter("indent", function(v, width, first, blank)
 end, "width", "first", "blank")
 
 filter("truncate", function(v, length, killwords, ending, leeway)
-  local s, e = values.str(v), ending == nil and "..." or values.str(ending)
+  local s, e = v, ending == nil and "..." or values.str(ending)
   length, leeway = values.integer(length, 255, "truncate's length"), values.integer(leeway, 5, "truncate's leeway")
-  local n, room = strings.len(raw(s)), length - strings.len(raw(e))
+  local n, room = values.length(s), length - strings.len(raw(e))
   if room < 0 then S.fail("truncate: the length is shorter than its ending") end
+  if leeway < 0 then S.fail("truncate: the leeway is below 0") end
   if n <= length + leeway then return s end
+  if not raw(s) then S.fail("truncate cannot cut a " .. values.type_name(s)) end
   local _, last = strings.range(raw(s), 1, room)
   if not (killwords ~= nil and truth(killwords)) then
     local space = raw(s):sub(1, last):match("^.*() ")
@@ -94,7 +94,13 @@ filter("truncate", function(v, length, killwords, ending, leeway)
 end, "length", "killwords", "end", "leeway")
 
 filter("wordcount", function(v)
-  local _, n = raw(values.str(v)):gsub("[%w_\128-\255]+", "")
+  local n, inside = 0, false
+  S.charge(#raw(values.str(v)))
+  for c in strings.each(raw(values.str(v))) do
+    local part = c == "_" or strings.is("alnum", c)
+    if part and not inside then n = n + 1 end
+    inside = part
+  end
   return n
 end)
 filter("urlencode", function(v)
@@ -104,7 +110,11 @@ filter("urlencode", function(v)
   if kind(v) == "str" or not values.is_sequence(kind(v)) and kind(v) ~= "dict" then return quote(v) end
   local pairs_of = kind(v) == "dict" and methods.items(v) or values.iterate(v)
   local out = {}
-  for i, pair in ipairs(pairs_of) do out[i] = quote(pair[1]) .. "=" .. quote(pair[2]) end
+  for i, item in ipairs(pairs_of) do
+    local pair = values.iterate(item)
+    if #pair ~= 2 then S.fail("urlencode needs pairs") end
+    out[i] = quote(pair[1]) .. "=" .. quote(pair[2])
+  end
   return (table.concat(out, "&"):gsub("/", "%%2F"):gsub("%%20", "+"))
 end)
 filters.format = { varargs = true, f = function(v, args, kwargs)
@@ -144,7 +154,8 @@ filter("int", function(v, default, base)
   end
   if not n or n ~= n or n == math.huge or n == -math.huge then return default end
   if math.type(n) == "integer" then return n end
-  return math.tointeger(n < 0 and math.ceil(n) or math.floor(n)) or default
+  n = n < 0 and math.ceil(n) or math.floor(n)
+  return math.tointeger(n) or setmetatable({ digits = ("%.0f"):format(n) }, json.bigint_mt)
 end, "default", "base")
 
 filter("float", function(v, default)
@@ -183,16 +194,18 @@ filter("round", function(v, precision, how)
   end
   if how ~= "ceil" and how ~= "floor" then S.fail("round: method must be common, ceil or floor") end
   local unit = 10.0 ^ precision
-  return (how == "ceil" and math.ceil(n * unit) or math.floor(n * unit)) / unit
+  local scaled = n * unit
+  if scaled - scaled ~= 0 then S.fail("round: an infinite number has no integer") end
+  return (how == "ceil" and math.ceil(scaled) or math.floor(scaled)) / unit
 end, "precision", "method")
 
 local UNITS = { [false] = { 1000, "kB", "MB", "GB", "TB", "PB", "EB", "ZB", "YB" }, [true] = { 1024, "KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB" } }
 filter("filesizeformat", function(v, binary)
-  local n = values.number(v) or tonumber(raw(v) or "") or S.fail("filesizeformat needs a number")
+  local n = (values.number(v) or tonumber(raw(v) or "") or S.fail("filesizeformat needs a number")) + 0.0
   local units = UNITS[binary ~= nil and truth(binary)]
-  local base = units[1]
+  local base = units[1] + 0.0
   if n == 1 then return "1 Byte" end
-  if n < base then return ("%d Bytes"):format(math.floor(n)) end
+  if n < base then return ("%.0f Bytes"):format(n < 0 and math.ceil(n) or math.floor(n)) end
   local unit = base
   for i = 2, #units do
     unit = unit * base
@@ -252,6 +265,8 @@ filter("attr", function(v, name)
   -- attr never looks at the keys of a dict
   if kind(v) == "dict" and kind(found) ~= "method" then return values.undefined("dict has no attribute " .. raw(name)) end
   return found
-end, "name")
+end, "name!")
+
+require("mtx.chat.jinja.text_filters")(filters)
 
 return filters

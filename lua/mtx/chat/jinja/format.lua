@@ -21,11 +21,13 @@ local function pad(s, fill, align, width)
   return text.join({ fill:rep(left), s, fill:rep(missing - left) }, 1, 3)
 end
 
-local function group_thousands(digits)
-  local head, rest = digits:match("^([+-]?%d+)(.*)$")
-  if not head then return digits end
-  head = head:reverse():gsub("(%d%d%d)", "%1,"):reverse():gsub("^([+-]?),", "%1")
-  return head .. rest
+-- Groups of the digits before the point: three, of other bases than ten four.
+local function group_digits(s, mark, size)
+  local sign, head, rest = s:match("^([ +-]?)(" .. (size == 4 and "%x+" or "%d+") .. ")(.*)$")
+  if not head then return s end
+  head = head:reverse():gsub(("%x"):rep(size), "%0" .. mark):reverse()
+  if head:sub(1, 1) == mark then head = head:sub(2) end
+  return sign .. head .. rest
 end
 
 -- One number by a conversion letter, without width: sign, precision, base.
@@ -37,8 +39,9 @@ local function number_text(v, conversion, precision, sign, alternate)
   end
   local body
   if conversion == "d" then
-    if math.type(n) == "float" then n = math.tointeger(n < 0 and math.ceil(n) or math.floor(n)) or n end
-    body = ("%d"):format(n)
+    if n - n ~= 0 then S.fail("an infinite number, or none, has no integer") end
+    if math.type(n) == "float" then n = n < 0 and math.ceil(n) or math.floor(n) end
+    body = (math.type(n) == "integer" and "%d" or "%.0f"):format(n)
   elseif conversion == "x" or conversion == "X" or conversion == "o" or conversion == "b" then
     if math.type(n) ~= "integer" then S.fail("an integer is needed for '" .. conversion .. "'") end
     local magnitude = n < 0 and -n or n
@@ -60,10 +63,11 @@ local function number_text(v, conversion, precision, sign, alternate)
   return body
 end
 
-local function zero_fill(body, width)
-  local sign, digits = body:match("^([+-]?)(.*)$")
+local function zero_fill(body, width, fill)
+  local sign, digits = body:match("^([ +-]?0[xXob])(.*)$")
+  if not sign then sign, digits = body:match("^([ +-]?)(.*)$") end
   if #body >= width then return body end
-  return sign .. ("0"):rep(width - #body) .. digits
+  return sign .. (fill or "0"):rep(width - #body) .. digits
 end
 
 local function to_width(s)
@@ -78,6 +82,7 @@ local function percent_field(value, flags, width, precision, conversion)
   local body
   if conversion == "s" or conversion == "r" or conversion == "a" then
     body = conversion == "s" and values.str(value) or values.repr(value)
+    if conversion == "a" then body = strings.ascii(body) end
     if precision then
       local n = math.min(precision, strings.len(raw(body)))
       local i, j = strings.range(raw(body), 1, n)
@@ -100,7 +105,10 @@ end
 --- pattern % args: args a tuple, a dict for %(name)s, or one value.
 function format.percent(pattern, args)
   local p, out, pos, used = raw(pattern), {}, 1, 0
-  local is_tuple = kind(args) == "tuple"
+  local args_kind = kind(args)
+  local is_tuple = args_kind == "tuple"
+  -- what has items need not be used
+  local optional = args_kind == "dict" or args_kind == "list" or args_kind == "range" or args_kind == "undef"
   local function next_arg()
     used = used + 1
     if not is_tuple and used == 1 then return args end
@@ -112,13 +120,18 @@ function format.percent(pattern, args)
     if not at then break end
     if at > pos then out[#out + 1] = text.sub(pattern, pos, at - 1) end
     local key, rest = p:match("^%%%(([^)]*)%)()", at)
-    local flags, width, precision, conversion, after = p:match("^([-#0 +]*)(%*?%d*)%.?(%d*)[hlL]?([%a%%])()", rest or at + 1)
+    local flags, width, precision, conversion, after = p:match("^([-#0 +]*)(%*?%d*)%.?(%*?%d*)[hlL]?([%a%%])()", rest or at + 1)
     if not conversion then S.fail("an incomplete format at the end of a string, or '%' needs to be written '%%'") end
     if conversion == "%" then
       out[#out + 1] = text.sub(pattern, at, at)
     else
-      local has_precision = p:find("^[-#0 +]*%d*%.", rest or at + 1)
-      if width == "*" then width = tostring(values.number(next_arg())) end
+      local has_precision = p:find("^[-#0 +]*%*?%d*%.", rest or at + 1)
+      if width == "*" then
+        local n = values.integer(next_arg(), nil, "the * of a format string")
+        if n < 0 then flags = flags .. "-" end
+        width = tostring(math.abs(n))
+      end
+      if precision == "*" then precision = math.max(0, values.integer(next_arg(), nil, "the * of a format string")) end
       local value
       if key then
         used = 1
@@ -132,7 +145,7 @@ function format.percent(pattern, args)
     pos = after
   end
   out[#out + 1] = text.sub(pattern, pos, #p)
-  if is_tuple and used < #args or not is_tuple and used == 0 and kind(args) ~= "dict" then
+  if is_tuple and used < #args or not is_tuple and used == 0 and not optional then
     S.fail("not all arguments were used by the format string")
   end
   local result = text.join(out, 1, #out)
@@ -145,28 +158,37 @@ end
 -- [[fill]align][sign][#][0][width][,][.precision][type]
 local function apply_spec(value, spec)
   if spec == "" then return values.str(value) end
+  local value_kind = kind(value)
+  if value_kind ~= "str" and not values.number(value) and value_kind ~= "bigint" then
+    S.fail("a format specification does not work on " .. values.type_name(value))
+  end
   local fill, align, rest = spec:match("^(" .. utf8.charpattern .. ")([<>=^])(.*)$")
   if not fill then
     fill, align, rest = " ", spec:match("^([<>=^]?)(.*)$")
   end
-  local sign, alternate, zero, width, comma, precision, conversion = rest:match("^([-+ ]?)(#?)(0?)(%d*)(,?)%.?(%d*)([%a%%]?)$")
-  if not sign then S.fail("unsupported format specification '" .. spec .. "'") end
-  local body, is_number = nil, values.number(value) ~= nil and type(value) ~= "boolean"
-  if is_number or conversion:find("[dxXobeEfFgG%%]") then
-    local n = value
+  local sign, alternate, zero, width, comma, precision, conversion = rest:match("^([-+ ]?)(#?)(0?)(%d*)([,_]?)%.?(%d*)([%a%%]?)$")
+  if not sign or rest:find("%.[^%d]") or rest:find("%.$") then S.fail("unsupported format specification '" .. spec .. "'") end
+  local body, is_number = nil, values.number(value) ~= nil
+  if is_number or conversion:find("[dxXobeEfFgGnc%%]") then
+    local n = values.number(value) or value
+    if conversion == "n" then conversion = math.type(n) == "float" and "g" or "d" end
+    if not ("dxXobeEfFgGc%"):find(conversion, 1, true) then S.fail("unknown format '" .. conversion .. "' for a number") end
     if conversion == "" then
       local shown = precision ~= "" and number_text(n, "g", tonumber(precision), sign) or raw(values.str(n))
       body = (sign == "+" or sign == " ") and n >= 0 and precision == "" and sign .. shown or shown
+    elseif conversion == "c" then
+      body = utf8.char(values.integer(n, nil, "a character"))
     elseif conversion == "%" then
       body = number_text(values.number(n) * 100, "f", tonumber(precision), sign) .. "%"
     else
       if conversion == "d" and math.type(values.number(n)) == "float" then S.fail("format 'd' needs an integer") end
       body = number_text(n, conversion == "F" and "f" or conversion, tonumber(precision), sign, alternate == "#")
     end
-    if comma == "," then body = group_thousands(body) end
-    if zero == "0" or align == "=" then body = zero_fill(body, to_width(width)) end
+    if comma ~= "" then body = group_digits(body, comma, conversion:find("[xXob]") and 4 or 3) end
+    if zero == "0" and align == "" or align == "=" then body = zero_fill(body, to_width(width), align == "=" and zero == "" and fill) end
   else
     if conversion ~= "" and conversion ~= "s" then S.fail("unknown format '" .. conversion .. "'") end
+    if align == "=" then S.fail("'=' does not work on a string") end
     body = values.str(value)
     if precision ~= "" then
       local n = math.min(tonumber(precision), strings.len(raw(body)))
@@ -189,17 +211,24 @@ local function field_value(name, args, kwargs, auto, getattr)
     if not attr then attr, more = rest:match("^%[([^%]]+)%](.*)$") end
     if not attr then S.fail("bad field name '" .. name .. "' in a format string") end
     value, rest = getattr(value, math.tointeger(tonumber(attr)) or attr), more
-    values.check_defined(value)
   end
   return value
 end
 
 --- pattern.format(args..., kwargs): getattr(value, key) reads attributes and items.
 function format.braces(pattern, args, kwargs, getattr)
-  local p, out, pos, n_auto = raw(pattern), {}, 1, 0
+  local p, out, pos, n_auto, manual = raw(pattern), {}, 1, 0, false
   local function auto()
     n_auto = n_auto + 1
+    if manual then S.fail("a format string counts its fields or has them counted, not both") end
     return n_auto
+  end
+  local function field(name)
+    if name:find("^%d") then
+      manual = true
+      if n_auto > 0 then auto() end
+    end
+    return field_value(name, args, kwargs, auto, getattr)
   end
   while true do
     local at = p:find("[{}]", pos)
@@ -209,11 +238,24 @@ function format.braces(pattern, args, kwargs, getattr)
       out[#out + 1] = text.sub(pattern, at, at)
       pos = at + 2
     else
-      local name, conversion, spec, after = p:match("^{([^{}!:]*)(!?[rsa]?):?([^{}]*)}()", at)
-      if not name then S.fail("a single or nested brace in a format string is not supported") end
-      local value = field_value(name, args, kwargs, auto, getattr)
+      local name, conversion, after = p:match("^{([^{}!:]*)(!?[rsa]?)()", at)
+      local spec = name and p:match("^:?(%b{})}()", after)
+      spec, after = p:match("^()}", after or #p + 1) and "" or nil, after
+      local value = name and field(name)
+      if not spec and name then -- a specification can have fields of its own
+        local from = p:match("^:()", after)
+        local to = from
+        while to and p:find("^[{}]", to) == nil or to and p:sub(to, to) == "{" do
+          to = p:sub(to, to) == "{" and p:match("^%b{}()", to) or p:find("[{}]", to + 1)
+        end
+        spec = to and p:sub(from, to - 1):gsub("{([^{}!:]*)}", function(inner) return raw(values.str(field(inner))) end)
+        after = to
+      end
+      if not spec then S.fail("a single brace in a format string, or one nested too deeply") end
       if conversion == "!r" or conversion == "!a" then value = values.repr(value) elseif conversion == "!s" then value = values.str(value) end
+      if conversion == "!a" then value = strings.ascii(value) end
       out[#out + 1] = apply_spec(value, spec)
+      after = after + 1
       pos = after
     end
   end

@@ -12,12 +12,15 @@ local globals = {}
 local raw = text.raw
 
 --- Ends the render with the template's own message.
-globals.raise_exception = call.builtin(function(args)
-  local message = args[1] == nil and "" or values.str(args[1])
+globals.raise_exception = call.builtin(function(args, kwargs)
+  local given = args[1] == nil and kwargs and kwargs.message or args[1]
+  if given == nil or (args.n or #args) + #(kwargs or {}) > 1 then S.fail("raise_exception takes one message") end
+  local message = values.str(given)
   error({ template_message = raw(message), at = S.at, raised = true }, 0)
 end)
 
-globals.range = call.builtin(function(args)
+globals.range = call.builtin(function(args, kwargs)
+  if kwargs and kwargs[1] then S.fail("range takes no arguments by name") end
   local n = args.n or #args
   local bounds = {}
   if n < 1 or n > 3 then S.fail("range takes 1 to 3 arguments") end
@@ -29,7 +32,8 @@ globals.range = call.builtin(function(args)
   if not stop then start, stop = 0, start end
   if step == 0 then S.fail("range: the step cannot be zero") end
   local count = step > 0 and (stop - start + step - 1) // step or (start - stop - step - 1) // -step
-  if math.abs(start) > 2 ^ 53 or math.abs(stop) > 2 ^ 53 or count > 1e9 then S.fail("range is too big (limit: limits.steps)") end
+  -- the limit of Jinja's sandbox
+  if math.abs(start) > 2 ^ 53 or math.abs(stop) > 2 ^ 53 or count > 100000 then S.fail("range is too big (more than 100000 numbers)") end
   S.step(math.max(count, 0))
   local items = { [0] = { start, stop, step } }
   for i = 1, count do items[i] = start + (i - 1) * step end
@@ -46,14 +50,15 @@ globals.namespace = call.builtin(function(args, kwargs)
   return setmetatable(ns, values.NAMESPACE)
 end)
 
-globals.strftime_now = call.builtin(function(args)
-  local format = raw(args[1]) or S.fail("strftime_now needs a format string")
+globals.strftime_now = call.builtin(function(args, kwargs)
+  if (args.n or #args) + #(kwargs or {}) > 1 then S.fail("strftime_now takes one format string") end
+  local format = raw(args[1]) or raw(kwargs and kwargs.format) or S.fail("strftime_now needs a format string")
   if #format > 1000 then S.fail("strftime_now: the format is too long") end
   return clock.format(format, S.now)
 end)
 
-globals.joiner = call.builtin(function(args)
-  local separator, used = args[1] or ", ", false
+globals.joiner = call.builtin(function(args, kwargs)
+  local separator, used = args[1] or kwargs and kwargs.sep or ", ", false
   return call.builtin(function()
     if used then return separator end
     used = true

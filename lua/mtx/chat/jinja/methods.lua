@@ -7,12 +7,18 @@ local json = require("mtx.json")
 local text = require("mtx.chat.jinja.text")
 local strings = require("mtx.chat.jinja.strings")
 local values = require("mtx.chat.jinja.values")
+local call = require("mtx.chat.jinja.call")
 local S = require("mtx.chat.jinja.state")
 
 local null, raw = json.null, text.raw
 local methods = { str = require("mtx.chat.jinja.str_methods"), list = {}, tuple = {}, dict = {}, int = {}, float = {} }
 
-local function method(type_name, name, f, ...) methods[type_name][name] = { params = { ... }, f = f } end
+-- None of them takes an argument by its name.
+local function method(type_name, name, f, ...)
+  local spec = call.spec(f, ...)
+  spec.positional = #spec.params
+  methods[type_name][name] = spec
+end
 
 -- Lists -------------------------------------------------------------------------
 
@@ -26,17 +32,16 @@ local need_int = values.integer
 method("list", "append", function(l, item)
   S.step(1)
   own_list(l, "append")
-  if item == nil then S.fail("append needs a value") end
   l[#l + 1] = item
   return null
-end, "object")
+end, "object!")
 method("list", "extend", function(l, other)
   own_list(l, "extend")
   local items = values.iterate(other)
   S.step(#items)
   table.move(items, 1, #items, #l + 1, l)
   return null
-end, "iterable")
+end, "iterable!")
 method("list", "insert", function(l, index, item)
   own_list(l, "insert")
   S.step(#l // 8 + 1)
@@ -44,7 +49,7 @@ method("list", "insert", function(l, index, item)
   if i < 0 then i = math.max(i + #l, 0) end
   table.insert(l, math.min(i, #l) + 1, item)
   return null
-end, "index", "object")
+end, "index!", "object!")
 method("list", "pop", function(l, index)
   own_list(l, "pop")
   S.step(#l // 8 + 1)
@@ -62,7 +67,7 @@ method("list", "remove", function(l, item)
     end
   end
   S.fail("list.remove: the value is not in the list")
-end, "value")
+end, "value!")
 method("list", "clear", function(l)
   own_list(l, "clear")
   for i = #l, 1, -1 do l[i] = nil end
@@ -78,15 +83,19 @@ end)
 method("list", "copy", function(l) return values.list(table.move(l, 1, #l, 1, {})) end)
 
 for _, type_name in ipairs{ "list", "tuple" } do
-  method(type_name, "index", function(l, item)
-    for i = 1, #l do if values.equal(l[i], item) then return i - 1 end end
+  method(type_name, "index", function(l, item, start, stop)
+    local n = #l
+    local first, last = need_int(start, 0, "start"), need_int(stop, n, "stop")
+    if first < 0 then first = math.max(first + n, 0) end
+    if last < 0 then last = last + n end
+    for i = first + 1, math.min(last, n) do if values.equal(l[i], item) then return i - 1 end end
     S.fail("index: the value is not in the list")
-  end, "value")
+  end, "value!", "start", "stop")
   method(type_name, "count", function(l, item)
     local n = 0
     for i = 1, #l do if values.equal(l[i], item) then n = n + 1 end end
     return n
-  end, "value")
+  end, "value!")
 end
 
 -- Dicts -------------------------------------------------------------------------
@@ -116,13 +125,14 @@ function methods.new_dict(source, kwargs)
   local d = json.object()
   getmetatable(d).own = true
   if source ~= nil then
+    values.check_defined(source)
     if values.kind(source) == "dict" then
       for _, k in ipairs(values.keys(source)) do d[k] = source[k] end
     else
       for _, pair in ipairs(values.iterate(source)) do
         local items = values.iterate(pair)
         if #items ~= 2 then S.fail("a dict is made from pairs") end
-        d[raw(items[1]) or items[1]] = items[2]
+        d[values.hashed(items[1])] = items[2]
       end
     end
   end
@@ -138,27 +148,27 @@ method("dict", "values", function(d)
   return view("values", items)
 end)
 method("dict", "get", function(d, key, default)
-  local v = key ~= nil and d[raw(key) or key]
-  if v ~= nil and key ~= nil then return v end
+  local v = d[values.hashed(key)]
+  if v ~= nil then return v end
   if default ~= nil then return default end
   return null
-end, "key", "default")
+end, "key!", "default")
 method("dict", "copy", function(d) return methods.new_dict(d) end)
 method("dict", "pop", function(d, key, default)
   own_dict(d, "pop")
-  local k = raw(key) or key
+  local k = values.hashed(key)
   local v = d[k]
   if v == nil then v = default end
   if v == nil then S.fail("pop: the key " .. values.repr(key) .. " is not there") end
   d[k] = nil
   return v
-end, "key", "default")
+end, "key!", "default")
 method("dict", "setdefault", function(d, key, default)
   own_dict(d, "setdefault")
-  local k = raw(key) or key
+  local k = values.hashed(key)
   if d[k] == nil then d[k] = default == nil and null or default end
   return d[k]
-end, "key", "default")
+end, "key!", "default")
 methods.dict.update = { varargs = true, f = function(d, args, kwargs)
   own_dict(d, "update")
   local other = methods.new_dict(args[1], kwargs)
@@ -168,6 +178,14 @@ methods.dict.update = { varargs = true, f = function(d, args, kwargs)
   end
   return null
 end }
+method("dict", "fromkeys", function(_, keys, value)
+  local d = methods.new_dict()
+  for _, k in ipairs(values.iterate(keys)) do
+    S.step(1)
+    d[values.hashed(k)] = value == nil and null or value
+  end
+  return d
+end, "iterable!", "value")
 method("dict", "clear", function(d)
   own_dict(d, "clear")
   for _, k in ipairs(values.keys(d)) do d[k] = nil end

@@ -167,7 +167,7 @@ local function clamp(n, start, stop, step)
   return fix(start, n - 1), fix(stop, -1)
 end
 
-local SLICE_MT = { list = values.LIST, tuple = values.TUPLE, range = values.LIST }
+local SLICE_MT = { list = values.LIST, tuple = values.TUPLE, range = values.RANGE }
 
 --- v[start:stop:step]; nil or none for a part left out.
 function ops.slice(v, start, stop, step)
@@ -193,7 +193,7 @@ function ops.slice(v, start, stop, step)
   end
   if not SLICE_MT[k] then
     values.check_defined(v)
-    return values.undefined("a value of type " .. values.type_name(v) .. " has no slices")
+    S.fail("a value of type " .. values.type_name(v) .. " has no slices")
   end
   local first, last = clamp(#v, start, stop, step)
   local out = {}
@@ -203,6 +203,10 @@ function ops.slice(v, start, stop, step)
     for i = first, last + (step > 0 and -1 or 1), step do out[#out + 1] = v[i + 1] end
   end
   S.step(#out // 4)
+  if k == "range" then
+    local r = v[0]
+    out[0] = { r[1] + first * r[3], r[1] + last * r[3], r[3] * step }
+  end
   return setmetatable(out, SLICE_MT[k])
 end
 

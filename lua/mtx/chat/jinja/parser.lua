@@ -17,7 +17,9 @@ local expr = require("mtx.chat.jinja.expr")
 local parser = {}
 local statements = {}
 
+-- In the targets and the body of a loop the name `loop` is taken.
 local function check_target(P, node)
+  if node.t == "name" and node.name == "loop" and ((P.loops or 0) > 0 or P.in_target) then P:fail("cannot assign to the loop's own variable `loop`", node.at) end
   if node.t == "tuple" then
     for _, item in ipairs(node.items) do check_target(P, item) end
   elseif node.t ~= "name" and node.t ~= "nsref" then
@@ -92,7 +94,10 @@ statements["if"] = function(P, at)
 end
 
 statements["for"] = function(P, at)
-  local node = { t = "for", at = at, target = parse_target(P, { simple = true, end_word = "in" }) }
+  local node = { t = "for", at = at }
+  P.in_target = true
+  node.target = parse_target(P, { simple = true, end_word = "in" })
+  P.in_target = nil
   P:expect_name("in")
   node.iter = expr.parse_tuple(P, { no_cond = true, end_word = "recursive" })
   if P:skip_name("if") then node.test = expr.parse(P) end
@@ -128,6 +133,8 @@ local function parse_params(P, node)
     if P:type() == ")" then break end
     local n = #node.params + 1
     node.params[n] = P:expect("name")
+    for i = 1, n - 1 do if node.params[i] == node.params[n] then P:fail("the parameter '" .. node.params[n] .. "' is there twice") end end
+    if node.params[n] == "caller" and P:type() ~= "=" then P:fail("the parameter 'caller' needs a default") end
     if P:skip_if("=") then
       node.defaults[n] = expr.parse(P)
     elseif n > 1 and node.defaults[n - 1] then
@@ -191,9 +198,17 @@ end
 
 function statements.block(P, at)
   local name = P:expect("name")
-  while P:name() do P.i = P.i + 1 end
+  P.blocks = P.blocks or {}
+  if P.blocks[name] then P:fail("the block '" .. name .. "' is defined twice", at) end
+  P.blocks[name] = true
+  local required
+  while P:name() do
+    required = required or P:name() == "required"
+    P.i = P.i + 1
+  end
   local node = { t = "scope", at = at, body = (block_body(P, at, "endblock")) }
   P:skip_name(name)
+  if required then return { t = "unsupported", at = at, feature = "the required block '" .. name .. "' is not there: a chat template is one file" } end
   return node
 end
 

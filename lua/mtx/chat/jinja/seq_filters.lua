@@ -16,7 +16,7 @@ local filters = {}
 local null, raw, kind, truth, iterate = json.null, text.raw, values.kind, values.truth, values.iterate
 
 local function filter(names, f, ...)
-  for name in names:gmatch("%S+") do filters[name] = { params = { ... }, f = f } end
+  for name in names:gmatch("%S+") do filters[name] = call.spec(f, ...) end
 end
 
 local function given(v) return v ~= nil and v ~= null end
@@ -33,9 +33,16 @@ filter("first", function(v)
   return items[1]
 end)
 filter("last", function(v)
+  if kind(v) == "gen" then S.fail("last needs a sequence; make a list of what map, select and others yield") end
   local items = iterate(v)
   if items[1] == nil then return values.undefined("the sequence is empty") end
   return items[#items]
+end)
+filter("random", function(v)
+  if kind(v) == "dict" or kind(v) == "gen" then S.fail("random needs a sequence, not a " .. values.type_name(v)) end
+  local items = iterate(v)
+  if items[1] == nil then return values.undefined("the sequence is empty") end
+  return items[math.random(#items)]
 end)
 filter("reverse", function(v)
   if kind(v) == "str" then return ops.slice(v, nil, nil, -1) end
@@ -73,16 +80,23 @@ local function folded(v)
   return s and strings.lower(s) or v
 end
 
+-- Python compares the keys of `sort` as lists of keys: equal ones are never asked which is less.
+local function key_less(a, b)
+  if type(a) == "table" and values.equal(a, b) then return false end
+  return values.less(a, b)
+end
+
 -- A stable sort of items by key(item).
-local function sorted(items, key, reverse)
+local function sorted(items, key, reverse, less)
+  less = less or values.less
   local n, rows = #items, {}
   S.step(n)
   for i = 1, n do rows[i] = { i, key(items[i]), items[i] } end
   table.sort(rows, function(a, b)
     local x, y = a[2], b[2]
     if reverse then x, y = y, x end
-    if values.less(x, y) then return true end
-    if values.less(y, x) then return false end
+    if less(x, y) then return true end
+    if less(y, x) then return false end
     return a[1] < b[1]
   end)
   for i = 1, n do rows[i] = rows[i][3] end
@@ -111,7 +125,7 @@ local function key_of(attribute, case_sensitive, default)
 end
 
 filter("sort", function(v, reverse, case_sensitive, attribute)
-  return values.list(sorted(iterate(v), key_of(attribute, case_sensitive), truth(reverse)))
+  return values.list(sorted(iterate(v), key_of(attribute, case_sensitive), truth(reverse), key_less))
 end, "reverse", "case_sensitive", "attribute")
 filter("dictsort", function(v, case_sensitive, by, reverse)
   if kind(v) ~= "dict" then
@@ -125,7 +139,8 @@ end, "case_sensitive", "by", "reverse")
 
 -- Position of a key among those seen: strings and numbers by table, others by comparison.
 local function index_of(seen, key)
-  local plain = raw(key) or values.number(key) or key
+  local plain = values.hashed(key)
+  plain = values.number(plain) or plain
   if type(plain) ~= "table" then return seen[plain], plain end
   for _, entry in ipairs(seen.others) do if values.equal(entry[1], plain) then return entry[2], plain end end
   return nil, plain
@@ -166,6 +181,7 @@ filter("min", extreme(function(a, b) return values.less(a, b) end), "case_sensit
 filter("max", extreme(function(a, b) return values.less(b, a) end), "case_sensitive", "attribute")
 filter("sum", function(v, attribute, start)
   local items, total = iterate(v), start == nil and 0 or start
+  if raw(total) then S.fail("sum does not add strings; use join") end
   S.step(#items // 4)
   for i = 1, #items do
     local item = items[i]
@@ -190,7 +206,7 @@ filter("groupby", function(v, attribute, default, case_sensitive)
     members[#members + 1] = item
   end
   return values.list(groups)
-end, "attribute", "default", "case_sensitive")
+end, "attribute!", "default", "case_sensitive")
 
 -- Parts ---------------------------------------------------------------------------------
 
@@ -210,7 +226,7 @@ filter("batch", function(v, size, fill)
     for i = #last + 1, n do last[i] = fill end
   end
   return values.gen(out)
-end, "linecount", "fill_with")
+end, "linecount!", "fill_with")
 filter("slice", function(v, slices, fill)
   local items, out, n = iterate(v), {}, count_of(slices, "slice")
   local size, extra, pos = #items // n, #items % n, 1
@@ -218,11 +234,11 @@ filter("slice", function(v, slices, fill)
   for i = 1, n do
     local length = size + (i <= extra and 1 or 0)
     local part = values.list(table.move(items, pos, pos + length - 1, 1, {}))
-    if given(fill) and i > extra and extra > 0 then part[#part + 1] = fill end
+    if given(fill) and i > extra then part[#part + 1] = fill end
     out[i], pos = part, pos + length
   end
   return values.gen(out)
-end, "slices", "fill_with")
+end, "slices!", "fill_with")
 
 -- map, select, reject ------------------------------------------------------------------
 

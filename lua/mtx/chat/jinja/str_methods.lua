@@ -5,12 +5,18 @@ local null = require("mtx.json").null
 local text = require("mtx.chat.jinja.text")
 local strings = require("mtx.chat.jinja.strings")
 local values = require("mtx.chat.jinja.values")
+local call = require("mtx.chat.jinja.call")
 local S = require("mtx.chat.jinja.state")
 
 local str = {}
 local raw = text.raw
 
-local function method(name, f, ...) str[name] = { params = { ... }, f = f } end
+-- Most take no argument by its name; positional: how many of those that do must come without.
+local function method(name, f, ...)
+  local spec = call.spec(f, ...)
+  spec.positional = #spec.params
+  str[name] = spec
+end
 
 -- A string argument as a plain string; nil and none as nil.
 local function plain(v, what)
@@ -46,19 +52,12 @@ for _, name in ipairs{ "upper", "lower", "capitalize" } do
   local change = strings[name]
   method(name, function(v) return text.remark(v, change(raw(v))) end)
 end
-str.casefold = str.lower
-
-local function is_letter(c)
-  if #c == 1 then return c:find("%a") ~= nil end
-  return require("mtx.chat.jinja.unicode").is_letter(utf8.codepoint(c))
-end
-
-local function each_char(s) return s:gmatch(utf8.len(s) and utf8.charpattern or ".") end
+method("casefold", function(v) return text.remark(v, strings.casefold(raw(v))) end)
 
 method("title", function(v)
   local out, inside = {}, false
-  for c in each_char(raw(v)) do
-    local letter = is_letter(c)
+  for c in strings.each(raw(v)) do
+    local letter = strings.is("alpha", c)
     out[#out + 1] = letter and (inside and strings.lower(c) or strings.title_char(c)) or c
     inside = letter
   end
@@ -66,7 +65,7 @@ method("title", function(v)
 end)
 method("swapcase", function(v)
   local out = {}
-  for c in each_char(raw(v)) do
+  for c in strings.each(raw(v)) do
     local up = strings.upper(c)
     out[#out + 1] = up ~= c and up or strings.lower(c)
   end
@@ -81,7 +80,7 @@ local function split_space(v, limit)
     local first = strings.skip_space(s, pos)
     if first > #s then return out end
     if limit >= 0 and #out >= limit then
-      out[#out + 1] = text.sub(v, first, strings.skip_space_back(s, #s))
+      out[#out + 1] = text.sub(v, first, #s)
       return out
     end
     local last = first
@@ -110,6 +109,7 @@ method("split", function(v, sep, limit)
   out[#out + 1] = text.sub(v, pos, #s)
   return values.list(out)
 end, "sep", "maxsplit")
+str.split.positional = 0
 
 -- Last occurrence of needle at or before byte `from`.
 local function find_last(s, needle, from)
@@ -148,6 +148,7 @@ method("rsplit", function(v, sep, limit)
   if needle or stop > 0 then table.insert(parts, 1, text.sub(v, 1, stop)) end
   return values.list(parts)
 end, "sep", "maxsplit")
+str.rsplit.positional = 0
 
 method("splitlines", function(v, keepends)
   local s, out, pos = raw(v), {}, 1
@@ -159,6 +160,7 @@ method("splitlines", function(v, keepends)
   end
   return values.list(out)
 end, "keepends")
+str.splitlines.positional = 0
 
 local function partition(v, sep, from_end)
   local s, needle = raw(v), need(sep, "partition")
@@ -168,8 +170,8 @@ local function partition(v, sep, from_end)
   if not at then return values.tuple(from_end and { "", "", v } or { v, "", "" }) end
   return values.tuple{ text.sub(v, 1, at - 1), text.sub(v, at, at + #needle - 1), text.sub(v, at + #needle, #s) }
 end
-method("partition", function(v, sep) return partition(v, sep, false) end, "sep")
-method("rpartition", function(v, sep) return partition(v, sep, true) end, "sep")
+method("partition", function(v, sep) return partition(v, sep, false) end, "sep!")
+method("rpartition", function(v, sep) return partition(v, sep, true) end, "sep!")
 
 -- Building ------------------------------------------------------------------------
 
@@ -207,7 +209,8 @@ method("replace", function(v, old, new, count)
   end
   S.charge(#s + (done & 63) * #raw(new))
   return text.join(out, 1, #out)
-end, "old", "new", "count")
+end, "old!", "new!", "count")
+str.replace.positional = 2 -- Python 3.13 takes count by name
 
 method("join", function(v, items)
   local list, out = values.iterate(items), {}
@@ -218,7 +221,7 @@ method("join", function(v, items)
     out[#out + 1] = list[i]
   end
   return text.join(out, 1, #out)
-end, "iterable")
+end, "iterable!")
 
 local function padder(place)
   return function(v, width, fill)
@@ -232,19 +235,19 @@ local function padder(place)
     return text.join({ char:rep(left), v, char:rep(missing - left) }, 1, 3)
   end
 end
-method("center", padder("center"), "width", "fillchar")
-method("ljust", padder("left"), "width", "fillchar")
-method("rjust", padder("right"), "width", "fillchar")
+method("center", padder("center"), "width!", "fillchar")
+method("ljust", padder("left"), "width!", "fillchar")
+method("rjust", padder("right"), "width!", "fillchar")
 method("zfill", function(v, width)
   local sign, digits = raw(v):match("^([+-]?)(.*)$")
   local missing = integer(width, 0, "a width") - strings.len(raw(v))
   if missing <= 0 then return v end
   S.charge(missing)
   return sign .. ("0"):rep(missing) .. digits
-end, "width")
+end, "width!")
 method("expandtabs", function(v, size)
   local n, column, out = integer(size, 8, "a tab size"), 0, {}
-  for c in each_char(raw(v)) do
+  for c in strings.each(raw(v)) do
     if c == "\t" then
       local width = n > 0 and n - column % n or 0
       S.charge(width)
@@ -257,20 +260,22 @@ method("expandtabs", function(v, size)
   end
   return table.concat(out)
 end, "tabsize")
+str.expandtabs.positional = 0
 method("removeprefix", function(v, prefix)
   local s, p = raw(v), need(prefix, "removeprefix")
   return s:sub(1, #p) == p and text.sub(v, #p + 1, #s) or v
-end, "prefix")
+end, "prefix!")
 method("removesuffix", function(v, suffix)
   local s, p = raw(v), need(suffix, "removesuffix")
   return p ~= "" and s:sub(-#p) == p and text.sub(v, 1, #s - #p) or v
-end, "suffix")
+end, "suffix!")
 
 -- Asking ------------------------------------------------------------------------------
 
 local function affix(name, matches)
   method(name, function(v, what, start, stop)
     local subject = v
+    if start ~= nil and integer(start, 0, "start") > strings.len(raw(v)) then return false end
     if start ~= nil or stop ~= nil then subject = require("mtx.chat.jinja.ops").slice(v, start, stop) end
     local s = raw(subject)
     if values.kind(what) == "tuple" then
@@ -278,7 +283,7 @@ local function affix(name, matches)
       return false
     end
     return matches(s, need(what, name))
-  end, "prefix", "start", "end")
+  end, "prefix!", "start", "end")
 end
 affix("startswith", function(s, p) return s:sub(1, #p) == p end)
 affix("endswith", function(s, p) return p == "" or s:sub(-#p) == p end)
@@ -303,11 +308,15 @@ local function finder(last, strict)
     return -1
   end
 end
-method("find", finder(false, false), "sub", "start", "end")
-method("rfind", finder(true, false), "sub", "start", "end")
-method("index", finder(false, true), "sub", "start", "end")
-method("rindex", finder(true, true), "sub", "start", "end")
-method("count", function(v, what)
+method("find", finder(false, false), "sub!", "start", "end")
+method("rfind", finder(true, false), "sub!", "start", "end")
+method("index", finder(false, true), "sub!", "start", "end")
+method("rindex", finder(true, true), "sub!", "start", "end")
+method("count", function(v, what, start, stop)
+  if start ~= nil or stop ~= nil then
+    if integer(start, 0, "start") > strings.len(raw(v)) then return 0 end
+    v = require("mtx.chat.jinja.ops").slice(v, start, stop)
+  end
   local s, needle, n, pos = raw(v), need(what, "count"), 0, 1
   if needle == "" then return strings.len(s) + 1 end
   charge_find(s, needle)
@@ -316,28 +325,72 @@ method("count", function(v, what)
     if not last then return n end
     n, pos = n + 1, last + 1
   end
-end, "sub")
+end, "sub!", "start", "end")
 
 -- A question that every character must answer.
 local function every(name, test)
   method(name, function(v)
     local s = raw(v)
     S.charge(#s)
-    for c in each_char(s) do if not test(c) then return false end end
+    for c in strings.each(s) do if not test(c) then return false end end
     return s ~= ""
   end)
 end
-local function is_digit(c)
-  if #c == 1 then return c:find("%d") ~= nil end
-  return require("mtx.chat.jinja.unicode").is_decimal(utf8.codepoint(c))
+for _, class in ipairs{ "alpha", "digit", "decimal", "numeric", "alnum" } do
+  every("is" .. class, function(c) return strings.is(class, c) end)
 end
-every("isalpha", is_letter)
-every("isdigit", is_digit)
-every("isdecimal", is_digit)
-every("isnumeric", is_digit)
-every("isalnum", function(c) return is_letter(c) or is_digit(c) end)
 every("isspace", function(c) return strings.skip_space(c, 1) > #c end)
-every("isascii", function(c) return #c == 1 end)
+method("isascii", function(v) return not raw(v):find("[\128-\255]") end)
+method("isprintable", function(v)
+  local s = raw(v):gsub("[\\'\"]", "") -- which repr escapes though they can be printed
+  return strings.repr(s) == "'" .. s .. "'"
+end)
+method("isidentifier", function(v)
+  local first = true
+  for c in strings.each(raw(v)) do
+    if c ~= "_" and not strings.is("alpha", c) and (first or not strings.is("decimal", c)) then return false end
+    first = false
+  end
+  return not first
+end)
+method("istitle", function(v)
+  local inside, any = false, false
+  for c in strings.each(raw(v)) do
+    local up, low = strings.upper(c) ~= c, strings.lower(c) ~= c
+    if low and inside or up and not inside then return false end
+    inside, any = up or low, any or up or low
+  end
+  return any
+end)
+-- What maketrans makes and translate takes: a dict from code points to code points, strings or none.
+method("maketrans", function(_, from, to, dropped)
+  local d = require("mtx.json").object()
+  if to == nil then
+    if values.kind(from) ~= "dict" then S.fail("maketrans needs a dict or two strings") end
+    for _, k in ipairs(values.keys(from)) do d[raw(k) and utf8.codepoint(raw(k)) or k] = from[k] end
+    return d
+  end
+  local targets = strings.starts(need(to, "maketrans"))
+  if #targets ~= #strings.starts(need(from, "maketrans")) then S.fail("maketrans: the two strings differ in length") end
+  local i = 0
+  for c in strings.each(raw(from)) do
+    i = i + 1
+    d[utf8.codepoint(c)] = utf8.codepoint(raw(to), targets[i])
+  end
+  for c in strings.each(plain(dropped, "maketrans") or "") do d[utf8.codepoint(c)] = null end
+  return d
+end, "x!", "y", "z")
+method("translate", function(v, map)
+  if values.kind(map) ~= "dict" then S.fail("translate needs a dict") end
+  local out = {}
+  for c in strings.each(raw(v)) do
+    local to = map[utf8.len(c) and utf8.codepoint(c) or -1]
+    if to == nil then out[#out + 1] = c
+    elseif to ~= null then out[#out + 1] = raw(to) or utf8.char(integer(to, 0, "a code point")) end
+    S.charge(#(out[#out] or ""))
+  end
+  return table.concat(out)
+end, "table!")
 method("islower", function(v) return strings.lower(raw(v)) == raw(v) and strings.upper(raw(v)) ~= raw(v) end)
 method("isupper", function(v) return strings.upper(raw(v)) == raw(v) and strings.lower(raw(v)) ~= raw(v) end)
 

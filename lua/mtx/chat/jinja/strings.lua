@@ -136,6 +136,27 @@ function strings.capitalize(s)
   return strings.title_char(head) .. strings.lower(tail)
 end
 
+--- For comparisons without case: a small letter that has a capital is the small one of that capital.
+function strings.casefold(s)
+  return strings.lower((strings.upper(s:gsub("\u{1E9E}", "ss"):gsub("\u{131}", "\0\1")))):gsub("\0\1", "\u{131}")
+end
+
+--- str.isalpha, isdecimal, isdigit, isnumeric and isalnum of one character.
+local CLASSES = {
+  alpha = { "%a", "is_letter" }, decimal = { "%d", "is_decimal" }, digit = { "%d", "is_decimal", "is_digit" },
+  numeric = { "%d", "is_decimal", "is_numeric" }, alnum = { "%w", "is_letter", "is_decimal", "is_numeric" },
+}
+function strings.is(class, c)
+  class = CLASSES[class]
+  if #c == 1 then return find(c, class[1]) ~= nil end
+  local unicode, code = require("mtx.chat.jinja.unicode"), utf8.codepoint(c)
+  for i = 2, #class do if unicode[class[i]](code) then return true end end
+  return false
+end
+
+--- The characters of s; of text that is not UTF-8 its bytes.
+function strings.each(s) return s:gmatch(utf8.len(s) and utf8.charpattern or ".") end
+
 --- Python's repr of a str.
 function strings.repr(s)
   local quote = (find(s, "'", 1, true) and not find(s, '"', 1, true)) and '"' or "'"
@@ -154,6 +175,15 @@ function strings.repr(s)
     end)
   end
   return quote .. out .. quote
+end
+
+--- s with what is not ASCII written as repr writes what cannot be printed.
+function strings.ascii(s)
+  if not utf8.len(s) then return s end
+  return (s:gsub("[\194-\244][\128-\191]*", function(c)
+    local code = utf8.codepoint(c)
+    return string.format(code < 0x100 and "\\x%02x" or code < 0x10000 and "\\u%04x" or "\\U%08x", code)
+  end))
 end
 
 return strings

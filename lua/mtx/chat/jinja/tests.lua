@@ -4,13 +4,14 @@ local json = require("mtx.json")
 local text = require("mtx.chat.jinja.text")
 local strings = require("mtx.chat.jinja.strings")
 local values = require("mtx.chat.jinja.values")
+local call = require("mtx.chat.jinja.call")
 local S = require("mtx.chat.jinja.state")
 
 local tests = {}
 local kind, raw = values.kind, text.raw
 
 local function test(names, f, ...)
-  for name in names:gmatch("%S+") do tests[name] = { params = { ... }, f = f } end
+  for name in names:gmatch("%S+") do tests[name] = call.spec(f, ...) end
 end
 
 test("defined", function(v) return kind(v) ~= "undef" end)
@@ -35,9 +36,9 @@ test("sequence", function(v)
 end)
 test("callable", function(v)
   local k = kind(v)
-  return k == "macro" or k == "builtin" or k == "method" or k == "function" or k == "loop"
+  return k == "macro" or k == "builtin" or k == "method" or k == "function" or k == "loop" or k == "undef"
 end)
-test("escaped", function() return false end)
+test("escaped", text.is_markup)
 test("lower", function(v)
   local s = raw(values.str(v))
   return strings.lower(s) == s and strings.upper(s) ~= s
@@ -46,8 +47,8 @@ test("upper", function(v)
   local s = raw(values.str(v))
   return strings.upper(s) == s and strings.lower(s) ~= s
 end)
-test("filter", function(v) return require("mtx.chat.jinja.filters")[raw(v) or ""] ~= nil end)
-test("test", function(v) return tests[raw(v) or ""] ~= nil end)
+test("filter", function(v) return require("mtx.chat.jinja.filters")[values.hashed(v)] ~= nil end)
+test("test", function(v) return tests[values.hashed(v)] ~= nil end)
 
 local function remainder(v, by)
   local n = values.number(v)
@@ -60,18 +61,18 @@ local function remainder(v, by)
 end
 test("odd", function(v) return remainder(v, 2) == 1 end)
 test("even", function(v) return remainder(v, 2) == 0 end)
-test("divisibleby", function(v, by) return remainder(v, by) == 0 end, "num")
+test("divisibleby", function(v, by) return remainder(v, by) == 0 end, "num!")
 
 test("sameas", function(v, other)
   if rawequal(v, other) then return math.type(v) == math.type(other) end
   return raw(v) ~= nil and raw(v) == raw(other)
-end, "other")
-test("in", function(v, seq) return values.contains(seq, v) end, "seq")
-test("== eq equalto", function(v, other) return values.equal(v, other) end, "other")
-test("!= ne", function(v, other) return not values.equal(v, other) end, "other")
-test("< lt lessthan", function(v, other) return values.less(v, other, "<") end, "other")
-test("> gt greaterthan", function(v, other) return values.less(other, v, ">") end, "other")
-test("<= le", function(v, other) return values.equal(v, other) or values.less(v, other, "<=") end, "other")
-test(">= ge", function(v, other) return values.equal(v, other) or values.less(other, v, ">=") end, "other")
+end, "other!")
+test("in", function(v, seq) return values.contains(seq, v) end, "seq!")
+test("== eq equalto", function(v, other) return values.equal(v, other) end, "other!")
+test("!= ne", function(v, other) return not values.equal(v, other) end, "other!")
+test("< lt lessthan", function(v, other) return values.less(v, other, "<") end, "other!")
+test("> gt greaterthan", function(v, other) return values.less(other, v, ">") end, "other!")
+test("<= le", function(v, other) return values.equal(v, other) or values.less(v, other, "<=") end, "other!")
+test(">= ge", function(v, other) return values.equal(v, other) or values.less(other, v, ">=") end, "other!")
 
 return tests

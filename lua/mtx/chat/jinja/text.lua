@@ -66,6 +66,12 @@ function text.markup(v)
   return setmetatable(m, MARKED)
 end
 
+--- A Markup as the plain or marked string it is made of.
+function text.unmarked(v)
+  if v[1] == nil then return v[0] end
+  return setmetatable(table.move(v, 1, #v, 1, { [0] = v[0] }), MARKED)
+end
+
 local ESCAPES = { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ["'"] = "&#39;", ['"'] = "&#34;" }
 
 --- v, escaped for HTML, as Markup.
@@ -105,8 +111,7 @@ end
 function text.remark(v, s)
   if type(v) == "string" or s == "" then return s end
   if v[-1] then
-    local plain = table.move(v, 1, #v, 1, { [0] = v[0] })
-    return text.markup(text.remark(setmetatable(plain, MARKED), s))
+    return text.markup(text.remark(text.unmarked(v), s))
   end
   if v[1] == 1 and v[2] == #v[0] then return text.trusted(s) end
   if #s ~= #v[0] then return s end

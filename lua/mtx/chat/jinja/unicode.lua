@@ -110,7 +110,15 @@ local DECIMAL = [[
 19c 9 3r 9 5j 9 bh 9 3b 9 3b 9 3b 9 3b 9 3b 9 3b 9 3b 9 3b 9 3b 9 2p 9 3b 9 1z 9 7r 9 1z 9 1fr 9 13 9 8d 9 3l 9 4n 9 7 9 53 9 2f 9 3r 9 7 9
 r7r 9 iv 9 13 9 5j 9 n 9 2f 9 bb 9 gev 9 13b 9 1on 9 ml 9 3l 9 1p 9 41 9 7r 9 9j 9 3b 9 af 9 2v 9 2v 9 br 9 2v 9 l3 9 6v 9 1z 9 f5j 9 2f 9
 3r 9 lf9 1d 1tt 9 br 9 193 9 3o7 9]]
-
+local NUMERIC = [[
+4y 1 6 0 3 2 1ti 5 ah 5 3d 2 3q 6 62 6 i 8 c2 9 ty j oi 2 74 9 dd 0 1au 0 4 5 7 9 5j 1e 3 4 k7 1n 27 l hj t 12i 0 lm 0 q 8 f 2 9k 3 3v 9 v 7
+2 e x 9 14 e 92 0 3i 0 pz 0 mb 0 3oz 0 3 0 4 0 2 0 2c 0 1b 0 8 0 2 0 15 1 v 0 9 0 11 0 2r 0 b8 0 1u 0 z 0 2 0 2 0 d0 0 2 2 7 0 39 3 lz 0
+eu 0 8 0 135 0 3o 1 d 2 2 0 ry 0 26 0 w6 0 1f8 0 wg 0 ko 0 1zc 0 py 0 1oi 0 5 0 3h 0 1rl 0 11 0 6 0 18 0 3i 0 35c 9 8x 5 g1i 0 8 0 5 0 1m 0
+v 0 2 0 16 0 1e2 18 d 1k i 1 9i q 11 3 u 0 9 0 3r 4 w3 7 q 6 14 8 24 4 n 5 4h 1 3 f 3 19 1t 8 1h 1 v 2 24 4 2x 7 p 7 16 6 97 5 9t u 4f 9
+17 3 35 6 3r j ak j 11i 1 bz 8 o8 i no k to 32 e0d 6 m7 m jt6 j 31 o 47j 8 pu 1m 2 2 2 3 25 18 2 e qr c 2yd 0 2r 0 3i 0 1r 0 1l5 0 2h 0 9 0
+g 0 9a 0 j 0 s 0 4tz 0 16w 0 3gj 0 7rm 0 tnn 0]]
+local DIGIT = [[
+4y 1 6 0 3ow 8 19l 0 1au 0 4 5 7 9 rb 8 c 8 c 8 2i 0 b 8 2 0 hj 8 2 8 2 8 18ry 3 t9 8 dm 8 18di a]]
 
 local unicode = {}
 
@@ -150,5 +158,7 @@ local not_printable = range_test(NOT_PRINTABLE)
 function unicode.is_printable(code) return not not_printable(code) end
 unicode.is_letter = range_test(LETTER)
 unicode.is_decimal = range_test(DECIMAL)
+unicode.is_digit = range_test(DIGIT) -- without the decimal ones, as is_numeric
+unicode.is_numeric = range_test(NUMERIC)
 
 return unicode

@@ -248,6 +248,7 @@ function values.iterate(v)
   if k == "undef" then return {} end
   if k == "dict" then return values.keys(v) end
   if k == "str" then
+    if text.is_markup(v) then v = text.unmarked(v) end -- its characters are plain strings
     local s = raw(v)
     local starts, chars = strings.starts(s), {}
     S.step(#starts)
@@ -255,6 +256,13 @@ function values.iterate(v)
     return chars
   end
   S.fail(("a value of type %s is not iterable"):format(values.type_name(v)))
+end
+
+--- v as a key to look up; what Python cannot hash fails.
+function values.hashed(v)
+  local k = kind(v)
+  if k == "list" or k == "dict" then S.fail(("a %s cannot be the key of a dict"):format(k)) end
+  return raw(v) or v
 end
 
 --- Python's `item in container`.
@@ -266,12 +274,13 @@ function values.contains(container, item)
     S.charge(#hay // 16 + (#needle > 256 and #hay * #needle // 4096 or 0))
     return hay:find(needle, 1, true) ~= nil
   elseif k == "dict" then
-    local key = raw(item) or item
+    local key = values.hashed(item)
     return key ~= nil and container[key] ~= nil
   elseif k == "undef" then
     return false
   end
   local list = values.iterate(container)
+  if k == "view" and container[0] ~= "values" then values.hashed(item) end
   S.step(#list // 8)
   local plain = raw(item)
   for i = 1, #list do
