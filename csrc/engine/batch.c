@@ -108,6 +108,17 @@ static mtx_code take_sequence(mtx_engine *e, mtx_run *r, mtx_err *err) {
   return rc;
 }
 
+// A prompt that would not be read by its deadline even if it began now, and alone, is not begun, since others wait for the
+// time. Where nobody else is, it is: that costs nobody anything, and tells how fast prompts are read now.
+static bool hopeless(const mtx_engine *e, const mtx_run *r, mtx_err *err) {
+  if (!r->t_deadline || r->t_start || !n_running(e, r)) return false;
+  double ms = (double)to_feed(e, r) * e->pace.ms_row, left = r->t_deadline - mtx_now_ms();
+  if (ms <= left) return false;
+  mtx_fail(err, MTX_ECANCELLED, "the deadline cannot be met: it is in %.1f s, and reading %lld tokens of the prompt takes about %.1f s",
+           left / 1000, (long long)to_feed(e, r), ms / 1000);
+  return true;
+}
+
 // True when the run has a sequence now. False: it waits, or it was ended because it can never fit.
 static bool admit(mtx_engine *e, mtx_run *r) {
   mtx_err err;
@@ -119,6 +130,10 @@ static bool admit(mtx_engine *e, mtx_run *r) {
   mtx_code rc = take_sequence(e, r, &err);
   if (rc && rc != MTX_ELIMIT) {
     if (may_end(e, r)) mtx_run_fail(e, r, &err);
+    return false;
+  }
+  if (!rc && hopeless(e, r, &err)) {
+    mtx_run_finish(e, r, MTX_DONE_ERROR, NULL, &err, "deadline");
     return false;
   }
   if (!rc) {

@@ -36,7 +36,7 @@ function TestEmbed:test_the_queue_is_bounded()
   lu.assertTrue(held(2))
   for path, wanted in pairs({ ["/v1/embeddings"] = { 429, "rate_limit_error" }, ["/api/embed"] = { 503 }, ["/embedding"] = { 503, "unavailable_error" } }) do
     local r = post(path, { model = "minilm", input = "c" })
-    lu.assertEquals({ r.status, r.headers["retry-after"] }, { wanted[1], "2" }, r.body)
+    lu.assertEquals({ r.status, tonumber(r.headers["retry-after"]) >= 1 }, { wanted[1], true }, r.body)
     lu.assertStrContains(r.body, "the limit is 2")
     lu.assertEquals(type(r.json.error) == "table" and r.json.error.type or nil, wanted[2])
   end

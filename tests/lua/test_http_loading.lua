@@ -133,7 +133,7 @@ function TestLoading:test_queue_bound()
   local a, b = chat("tiny"), chat("tiny")
   client.wait(function() return ctx.pool:loading()[1] and #ctx.pool:loading()[1].waiters == 2 end)
   local r = answer_of(chat("tiny"))
-  lu.assertEquals({ r.status, r.headers["retry-after"] }, { 429, "2" })
+  lu.assertEquals({ r.status, tonumber(r.headers["retry-after"]) >= 1 }, { 429, true })
   fake.let_go()
   lu.assertEquals({ answer_of(a).status, answer_of(b).status }, { 200, 200 })
 end

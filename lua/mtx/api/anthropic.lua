@@ -119,7 +119,7 @@ function anthropic.decode(body, counting)
   r.max_tokens = check.integer(body, "max_tokens", 1)
   if not r.max_tokens and not counting then r.max_tokens = 4096 end
   r.sampler = request.sampler(body)
-  r.lora = request.lora(body)
+  request.beyond(r, body)
   r.stop = check.strings(body, "stop_sequences", nil, request.MAX.stop, request.MAX.stop_bytes)
   r.stream = check.boolean(body, "stream") or false
   local t = check.object(body, "thinking")

@@ -29,19 +29,16 @@ function llama.common(body, r)
   if r.logprobs == 0 then r.logprobs = nil end
   r.ignore_eos = check.boolean(body, "ignore_eos")
   r.return_tokens = check.boolean(body, "return_tokens")
-  r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
+  request.beyond(r, body)
   r.return_progress, r.timings = check.boolean(body, "return_progress"), check.boolean(body, "timings_per_token")
   r.ping_s = check.integer(body, "sse_ping_interval", -1)
   check.integer(body, "id_slot", -1)
   check.integer(body, "n_indent", 0)
-  request.deadline(r, body)
-  if check.boolean(body, "cache_prompt") == false then r.no_cache = true end
   if check.boolean(body, "post_sampling_probs") then
     fail(400, "post_sampling_probs is not supported: probabilities are those before sampling (n_probs)", { param = "post_sampling_probs" })
   end
   local fields = check.array(body, "response_fields")
   if fields then r.response_fields = fields end
-  r.lora = request.lora(body)
   return r
 end
 

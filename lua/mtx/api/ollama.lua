@@ -113,7 +113,9 @@ local function common(body, r)
   local logprobs = check.boolean(body, "logprobs")
   local top = check.integer(body, "top_logprobs", 0, request.MAX.top_logprobs)
   if logprobs or (top and top > 0) then r.logprobs = top or 0 end
-  return ollama.options(body, r)
+  ollama.options(body, r)
+  r.priority = r.priority or check.integer(body, "priority", -100, 100)
+  return r
 end
 
 local ROLES = { system = true, user = true, assistant = true, tool = true }

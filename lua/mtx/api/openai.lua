@@ -129,18 +129,10 @@ local function common(body, r)
   if check.boolean(body, "use_beam_search") then
     fail(400, "the server does not search with beams; best_of chooses among sampled answers, `mtx generate --beams` and model:beam search", { param = "use_beam_search" })
   end
-  r.priority = check.integer(body, "priority", -100, 100)
-  request.deadline(r, body)
+  request.beyond(r, body)
   r.ignore_eos = check.boolean(body, "ignore_eos")
-  r.request_id = check.string(body, "request_id")
   r.ping_s = check.integer(body, "sse_ping_interval", -1)
-  r.n_keep, r.shift = check.integer(body, "n_keep"), check.boolean(body, "shift")
   r.return_progress, r.timings = check.boolean(body, "return_progress"), check.boolean(body, "timings_per_token")
-  local options = check.object(body, "options")
-  if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
-  local cache = check.boolean(body, "cache_prompt")
-  if cache == false then r.no_cache = true end
-  r.lora = request.lora(body)
   return r
 end
 openai.common = common

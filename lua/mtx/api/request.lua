@@ -176,9 +176,21 @@ function request.lora(t)
 end
 
 -- When an answer is an error, or with llama-server's field just over.
-function request.deadline(r, t)
+local function deadline(r, t)
   local most = check.integer(t, "t_max_predict_ms", 1)
   r.deadline_ms, r.soft_deadline = most or check.integer(t, "deadline_ms", 1), most ~= nil
+end
+
+-- What goes beyond the dialects and is the same in all but Ollama's, which has some of it among its options.
+function request.beyond(r, t)
+  r.priority = check.integer(t, "priority", -100, 100)
+  deadline(r, t)
+  r.request_id = check.string(t, "request_id")
+  r.n_keep, r.shift = check.integer(t, "n_keep"), check.boolean(t, "shift")
+  local options = check.object(t, "options")
+  if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
+  if check.boolean(t, "cache_prompt") == false then r.no_cache = true end
+  r.lora = request.lora(t)
 end
 
 -- Budget and message of thoughts, llama-server's fields; -1 = no limit, 0 = do not think.

@@ -1,7 +1,9 @@
 -- SPDX-License-Identifier: MIT
 -- First come, first served, by priority. A policy is a function of the view
 --   {waiting = {job...}, running = {job...}, stats = engine's, reason = "arrive" | "start" | "finish", now (s)}
---   job = {id, key, priority, arrived (s), deadline (s or nil), n_prompt, n_generated}
+--   job = {id, key, priority, arrived (s), deadline (s or nil), n_prompt, n_cached, n_generated, max_tokens, reading (no token yet)}
+--   view.forecast() = {wait_s (until a newcomer gets a place), starts_s = {[id] = s}, prompt_rate, reply_rate (tokens/s; of one
+--   reply), reply_tokens (mean)} by measured rates (forecast.lua), or nil before there are any
 -- and gives the answer the engine follows until the next one:
 --   {order = {ids of waiting jobs, first to be admitted first}, preempt = {ids of
 --    running jobs to park} or nil, step_tokens, prefill_tokens (rows of one step, or nil),

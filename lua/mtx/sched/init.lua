@@ -2,7 +2,9 @@
 -- Runs the scheduling policy: builds the view, calls the policy under an
 -- instruction limit, checks its answer, hands it to the engine. A policy that
 -- fails or answers nonsense is logged and fcfs answers instead, until a reload.
+local uv = require("luv")
 local auth = require("mtx.serve.auth")
+local forecast = require("mtx.sched.forecast")
 local sandbox = require("mtx.serve.script.sandbox")
 
 local sched = {}
@@ -39,18 +41,52 @@ function Policy:reload()
   return true
 end
 
-local function view_of(self, l, reason)
-  local view = { waiting = {}, running = {}, stats = l.engine:stats(), reason = reason, now = self.ctx.clock() }
+-- The requests of model l as policies and forecasts see them.
+local function requests_of(l)
+  local waiting, running = {}, {}
   for job in pairs(l.jobs) do
     for _, c in ipairs(job.choices or {}) do
       if c.id and job.by_id[c.id] then
-        local list = c.started and view.running or view.waiting
+        local list = c.started and running or waiting
         list[#list + 1] = { id = c.id, key = auth.owner(job.req.key), priority = job.req.priority or 0, arrived = job.arrived,
-          deadline = job.deadline_ms and job.arrived + job.deadline_ms / 1000 or nil, n_prompt = c.n_prompt or 0 }
+          deadline = job.deadline_ms and job.arrived + job.deadline_ms / 1000 or nil, n_prompt = c.n_prompt or 0, n_cached = c.n_cached or 0,
+          n_generated = c.n_given, max_tokens = c.budget, reading = not c.first_ms }
       end
     end
   end
-  return view
+  return waiting, running
+end
+
+-- What is free when for model l, as forecast.lua says it, with `waiting`, the requests in the order in which they are let in.
+-- nil while nothing has been measured.
+function Policy:forecast(l)
+  local waiting, running = requests_of(l)
+  local ranks = l.ranks or {}
+  table.sort(waiting, function(a, b) -- as the engine does
+    local rank_a, rank_b = ranks[a.id] or math.huge, ranks[b.id] or math.huge
+    if rank_a ~= rank_b then return rank_a < rank_b end
+    if a.priority ~= b.priority then return a.priority > b.priority end
+    return a.id < b.id
+  end)
+  table.sort(running, function(a, b) return a.id < b.id end)
+  local f = forecast.of({ parallel = self.ctx.config.parallel, now = uv.hrtime() / 1e6, running = running, waiting = waiting }, l.rates)
+  if f then f.waiting = waiting end
+  return f
+end
+
+-- The same for policies: {wait_s, starts_s = {[id] = seconds}, prompt_rate, reply_rate (tokens/s), reply_tokens}.
+local function told(self, l)
+  local f = self:forecast(l)
+  if not f then return nil end
+  local starts, r = {}, l.rates:known()
+  for i, job in ipairs(f.waiting) do starts[job.id] = f.starts[i] / 1000 end
+  return { wait_s = f.place / 1000, starts_s = starts, prompt_rate = 1000 / r.prompt_ms, reply_rate = 1000 / r.reply_ms, reply_tokens = r.reply_tokens }
+end
+
+local function view_of(self, l, reason)
+  local waiting, running = requests_of(l)
+  return { waiting = waiting, running = running, stats = l.engine:stats(), reason = reason, now = self.ctx.clock(),
+    forecast = sandbox.host(function() return told(self, l) end) }
 end
 
 local function checked(answer, view)
@@ -98,6 +134,8 @@ function Policy:changed(l, reason)
     end
   end
   if not answer then answer = checked(require("mtx.sched.fcfs")(view_of(self, l, reason)), view) end
+  l.ranks = {}
+  for i, id in ipairs(answer.order or {}) do l.ranks[id] = i end
   l.engine:set_policy(answer)
 end
 

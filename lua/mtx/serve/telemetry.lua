@@ -20,6 +20,28 @@ local function over_models(ctx, read)
   end
 end
 
+-- A series for each loaded model of which read(l) knows a value.
+local function by_model(ctx, read)
+  return function()
+    local series = {}
+    for _, l in pairs(ctx.pool.loaded) do series[('model="%s"'):format(l.name:gsub('[\\"\n]', "_"))] = read(l) end
+    return series
+  end
+end
+
+-- What requests are turned away by (generate/admission.lua).
+local function forecasts(ctx, m)
+  ctx.shed = m:counter("mtx_shed_total", "Requests turned away at the door, by reason")
+  local function rate(name) return function(l) local r = l.rates:known() return r and 1000 / r[name] end end
+  m:gauge("mtx_predicted_wait_seconds", "Time until a request that came now would have a place, by the rates measured lately", by_model(ctx, function(l)
+    local f = ctx.policy:forecast(l)
+    return f and f.place / 1000
+  end))
+  m:gauge("mtx_prompt_tokens_per_second", "Prompt tokens read, lately", by_model(ctx, rate("prompt_ms")))
+  m:gauge("mtx_reply_tokens_per_second", "Tokens of one reply, lately", by_model(ctx, rate("reply_ms")))
+  m:gauge("mtx_reply_tokens", "Mean length of the replies, lately", by_model(ctx, function(l) local r = l.rates:known() return r and r.reply_tokens end))
+end
+
 local function gauges(ctx, m)
   m:gauge("mtx_models_loaded", "Models in memory", function() return ctx.pool.n end)
   m:gauge("mtx_queue_depth", "Requests waiting in the engines", over_models(ctx, function(s) return s.n_waiting end))
@@ -60,6 +82,7 @@ end
 function telemetry.attach(ctx)
   local m = ctx.metrics
   gauges(ctx, m)
+  forecasts(ctx, m)
   local prompt = m:counter("mtx_prompt_tokens_total", "Prompt tokens")
   local cached = m:counter("mtx_prompt_tokens_cached_total", "Prompt tokens taken from the cache")
   local generated = m:counter("mtx_tokens_generated_total", "Tokens generated")

@@ -86,6 +86,13 @@ function choices.left_queue(job, choice)
   choice.n_queued = nil
 end
 
+-- Its prompt is through, or broken off.
+local function stops_reading(job, choice, whole)
+  if not choice.reading then return end
+  choice.reading = nil
+  job.loaded.rates.prompts:ends(uv.hrtime() / 1e6, whole and choice.n_prompt - choice.n_cached or nil)
+end
+
 local ON = {}
 
 -- How far the prompt is: at admission, and after each step that read some of it.
@@ -106,6 +113,8 @@ function ON.start(job, choice, ev)
   if choice.started then return end -- it goes on after a resume
   choice.started = uv.hrtime()
   choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
+  choice.reading = true
+  job.loaded.rates:let_in(choice.started / 1e6, ev.n_prompt, ev.n_cached)
   slots.take(job.loaded, choice, job.seed, job.ctx.config.slot_save_path ~= "" and job.prompts[choice.prompt], job.lora and job.cache_key and job.lora:key(job.cache_key) or job.cache_key)
   local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
   emit(job, out, choice)
@@ -120,7 +129,9 @@ end
 
 function ON.token(job, choice, ev)
   if choice.stopped then return end
+  choice.n_given = choice.n_given + #ev.tokens
   if not choice.first_ms then
+    stops_reading(job, choice, true)
     choice.first_ms = (uv.hrtime() - job.t0) / 1e6
     job.ctx.on_first_token(job, choice)
     if job.req.timings then choice.first_at, choice.n_out = uv.hrtime(), 0 end
@@ -206,6 +217,8 @@ end
 
 function ON.done(job, choice, ev)
   choices.left_queue(job, choice)
+  stops_reading(job, choice, false)
+  job.loaded.rates:replied(ev.n_generated or 0, ev.t_decode_ms or 0)
   job.by_id[choice.id] = nil
   job.loaded.handlers[choice.id] = nil
   if resumed(job, choice, ev) then return end

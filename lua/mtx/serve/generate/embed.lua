@@ -2,6 +2,7 @@
 -- Embeddings: texts or token lists -> vectors. The engine's thread computes them,
 -- a slice at a time, so that several requests share it.
 local uv = require("luv")
+local admission = require("mtx.serve.generate.admission")
 local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
 local generate = require("mtx.serve.generate")
@@ -104,10 +105,12 @@ local submit
 local function ended(job, ev)
   local ctx, l = job.ctx, job.loaded
   l.handlers[job.id], job.id = nil, nil
+  l.rates.inputs:ends(uv.hrtime() / 1e6, ev.reason == "stop" and job.size or nil)
   if job.x.gone then return release(job) end
   if job.cancelled or ev.reason == "cancelled" then return fail(job, 499, "request canceled") end
   if ev.reason == "error" then return fail(job, ev.code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(ev.message)) end
   take(job, ev.vectors)
+  job.n_done = job.n_done + job.size
   if job.at <= #job.lists then return submit(job) end
   release(job)
   ctx.limits:charge(job.req.key, job.n_tokens)
@@ -123,10 +126,12 @@ function submit(job)
     size = size + #lists[job.at]
     job.at = job.at + 1
   end
+  job.size = size
   local l, req = job.loaded, job.req
   local id, message, code = l.engine:embed_submit(job.batch, { normalize = req.normalize ~= false, pooling = req.pooling, lora = job.lora })
   if not id then return fail(job, code == "unsupported" and 400 or 500, "embedding failed: " .. tostring(message)) end
   job.id = id
+  l.rates.inputs:begins(uv.hrtime() / 1e6)
   l.handlers[id] = function(ev)
     if not job.ctx.app:guard(job.x, ended, job, ev) then release(job) end
   end
@@ -145,14 +150,10 @@ function embed.run(ctx, x, req, done)
   if req.dimensions and req.dimensions > n_embd then
     check.fail(400, "dimensions is " .. req.dimensions .. ", the model has " .. n_embd, { param = "dimensions" })
   end
-  local n = loaded.n_embeds or 0
-  if n >= ctx.config.max_waiting then
-    check.fail(503, "the queue of " .. loaded.name .. " is full: " .. n .. " requests for embeddings are under way, the limit is " .. ctx.config.max_waiting,
-      { kind = "queue_full", retry_after = 2 })
-  end
-  local job = setmetatable({ ctx = ctx, x = x, req = req, loaded = loaded, done = done, t0 = t0, load_ms = load_ms, lora = lora, lists = {}, n_tokens = 0,
+  admission.check_embeds(ctx, loaded)
+  local job = setmetatable({ ctx = ctx, x = x, req = req, loaded = loaded, done = done, t0 = t0, load_ms = load_ms, lora = lora, lists = {}, n_tokens = 0, n_done = 0,
     vectors = {}, at = 1 }, Job)
-  loaded.n_embeds, loaded.jobs[job] = n + 1, true
+  loaded.n_embeds, loaded.jobs[job] = (loaded.n_embeds or 0) + 1, true
   ctx.pool:hold(loaded)
   x.job = job
   local ok, fault = pcall(tokenize, job)

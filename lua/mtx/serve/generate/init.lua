@@ -3,6 +3,7 @@
 -- of what the engine then tells. Everything that can fail on the client's account
 -- fails in generate.start, before any event.
 local uv = require("luv")
+local admission = require("mtx.serve.generate.admission")
 local auth = require("mtx.serve.auth")
 local breakers = require("mtx.model.breakers")
 local capabilities = require("mtx.serve.models.capabilities")
@@ -163,13 +164,14 @@ local function submit(job, choice, tokens, rest)
     cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
   if not id then
     if code == "limit" then
-      if tostring(message):find("queue", 1, true) then check.fail(503, message, { kind = "queue_full", retry_after = 2 }) end
+      if tostring(message):find("queue", 1, true) then admission.engine_full(ctx, l, message) end
       check.fail(400, tostring(message), { kind = "context", extra = { n_prompt_tokens = #tokens, n_ctx = req.n_ctx } })
     end
     local theirs = code == "invalid" or code == "unsupported"
     check.fail(theirs and 400 or 500, tostring(message), { kind = theirs and "invalid" or "internal" })
   end
   choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
+  choice.n_given, choice.budget = 0, math.tointeger(max) or room
   choice.n_queued, l.n_queued = #tokens, (l.n_queued or 0) + #tokens
   if resume.wanted(req) or job.tagged then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
   job.by_id[id] = choice
@@ -183,15 +185,6 @@ local function deadline_of(ctx, req)
   return req.deadline_ms and limit and math.min(req.deadline_ms, limit) or req.deadline_ms or limit
 end
 
--- Prompts that wait are bounded in tokens, too; one alone may always come.
-local function check_room(ctx, loaded, prompts, n)
-  local queued, tokens, limit = loaded.n_queued or 0, 0, ctx.config.max_waiting_tokens
-  for _, p in ipairs(prompts) do tokens = tokens + #p * n end
-  if queued > 0 and queued + tokens > limit then
-    check.fail(503, "the queue of " .. loaded.name .. " is full: prompts of " .. queued .. " tokens wait, the limit is " .. limit, { kind = "queue_full", retry_after = 2 })
-  end
-end
-
 local function start_once(ctx, req, sink)
   local t0, arrived = uv.hrtime(), ctx.clock()
   local deadline_ms = deadline_of(ctx, req)
@@ -201,13 +194,9 @@ local function start_once(ctx, req, sink)
   req.n_keep = req.n_keep or loaded.own.n_keep or req.dialect == "ollama" and 4 or nil
   if req.ignore_eos == nil then req.ignore_eos = loaded.own.ignore_eos end
   local lora = ctx.adapters:of(loaded, req.lora)
-  local waiting = loaded.engine:stats().n_waiting
-  if waiting >= ctx.config.max_waiting then
-    check.fail(503, "the queue of " .. loaded.name .. " is full: " .. waiting .. " requests wait, the limit is " .. ctx.config.max_waiting,
-      { kind = "queue_full", retry_after = 2 })
-  end
+  admission.check_places(ctx, loaded)
   local prompts = prompt.build(ctx, loaded, req)
-  check_room(ctx, loaded, prompts, req.n)
+  admission.check_tokens(ctx, loaded, prompts, req.n)
   local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, submit = submit, cache_key = cache_key(ctx, req), lora = lora, t0 = t0, arrived = arrived, deadline_ms = deadline_ms, stop = stops_of(loaded, req),
     usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
@@ -247,6 +236,8 @@ local function start_once(ctx, req, sink)
         job.n_left = job.n_left + 1
       end
     end
+    ctx.policy:changed(loaded, "arrive")
+    admission.check_deadline(job)
   end, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end)
   if not ok then
     job:cancel()
@@ -262,7 +253,6 @@ local function start_once(ctx, req, sink)
     ctx.jobs[job.place] = job
   end
   if req.controlled_as then ctx.controlled[req.controlled_as] = job end -- the next round of a tool loop
-  ctx.policy:changed(loaded, "arrive")
   return job
 end
 

@@ -2,9 +2,11 @@
 -- Models on their way into the pool: methods of pool.lua's Pool, from the place that is made for a model to the
 -- engine it gets. A load that is short of memory waits for models that are leaving or arriving.
 local uv = require("luv")
+local admission = require("mtx.serve.generate.admission")
 local check = require("mtx.api.check")
 local loading = require("mtx.serve.models.loading")
 local memory = require("mtx.serve.models.memory")
+local rates = require("mtx.sched.rates")
 
 local arrivals = {}
 
@@ -28,7 +30,7 @@ function arrivals:start_load(entry, num_ctx)
   local config = self.ctx.config
   while self.n + self.n_loads >= config.max_loaded_models do
     if not self:evict_one() then
-      check.fail(503, "all " .. config.max_loaded_models .. " places for models are busy; try again, or raise --max-loaded-models", { kind = "unavailable", retry_after = 5 })
+      check.fail(503, "all " .. config.max_loaded_models .. " places for models are busy; try again, or raise --max-loaded-models", { kind = "unavailable", retry_after = admission.retry_after(admission.next_idle(self.ctx)) })
     end
   end
   local load = loading.new(entry, self:context_of(entry, num_ctx), config.max_waiting)
@@ -150,7 +152,7 @@ end
 -- A model that has loaded gets its engine.
 function arrivals:open(load, model)
   local ctx, entry = self.ctx, load.entry
-  local l = { entry = entry, name = entry.name, key = entry.key, model = model, handlers = {}, inflight = 0, jobs = {}, tasks = {},
+  local l = { entry = entry, name = entry.name, key = entry.key, model = model, handlers = {}, inflight = 0, jobs = {}, tasks = {}, rates = rates.new(),
     used = ctx.clock(), loaded_at = ctx.clock(), size = entry.size, load_ms = (uv.hrtime() - load.started) / 1e6, keep = ctx.config.keep_alive }
   self:engine(l)
   l.info = ctx.facts(model)

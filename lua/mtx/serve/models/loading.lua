@@ -3,6 +3,7 @@
 -- wants it waits for the same load and gets the model, or the same fault. A
 -- waiter may leave (hang-up, cancel, deadline); the load goes on for the next.
 local uv = require("luv")
+local admission = require("mtx.serve.generate.admission")
 local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
 local loop = require("mtx.loop")
@@ -31,12 +32,19 @@ function loading.there(model, f)
   return { take = function() return model end, cancel = function() end }, loop.soon(f)
 end
 
+-- ms until it is through, by how far it has come so far; nil before it has begun.
+function Load:left_ms()
+  local done, total = 0, 0
+  if self.task and self.task.progress then done, total = self.task:progress() end
+  return done > 0 and (uv.hrtime() - self.started) / 1e6 * (total - done) / done or nil
+end
+
 -- Waits within a handler. options: deadline_ms, on_wait(waiter): the waiter has
 -- leave(fault) until on_wait(nil). -> loaded model, ms waited; raises the Fault.
 function Load:join(options)
   if #self.waiters >= self.max_waiting then
     check.fail(503, "the queue of " .. self.name .. " is full: " .. #self.waiters .. " requests wait for it to load, the limit is " .. self.max_waiting,
-      { kind = "queue_full", retry_after = 2 })
+      { kind = "queue_full", retry_after = admission.retry_after(self:left_ms()) })
   end
   local t0 = uv.hrtime()
   local loaded, fault = fiber.wait(function(go)

@@ -76,7 +76,7 @@ local function start(s, frame)
   if check.get(frame, "max_tokens") == nil then frame.max_tokens = 512 end
   if check.get(frame, "temperature") == nil then frame.temperature = 0.7 end
   local ok, wait, why = s.ctx.limits:admit(s.x.key)
-  if not ok then check.fail(429, why .. "; try again in " .. wait .. " s") end
+  if not ok then check.fail(429, why .. "; try again in " .. wait .. " s", { retry_after = wait }) end
   local req = openai.chat(frame)
   req.stream, req.key = true, s.x.key
   local collect, job = answer.collector(), nil
@@ -104,7 +104,7 @@ local function on_text(s, text)
   if kind == "ping" then return s:send({ type = "pong" }) end
   fiber.start(nil, function()
     local _, fault = check.try(start, s, frame)
-    if fault then s:send({ type = "error", id = check.get(frame, "id"), message = fault.message }) end
+    if fault then s:send({ type = "error", id = check.get(frame, "id"), message = fault.message, retry_after = fault.retry_after }) end
   end)
 end
 
