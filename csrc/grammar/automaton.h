@@ -67,7 +67,8 @@ typedef struct {
   uint8_t productive;
   uint8_t first_token;  // may begin with a token reference
   uint8_t leaf;         // bytes only; loops: and every accepting state of the body is final
-  uint8_t wide;         // a leaf that may begin with many bytes (the inside of a string)
+  uint8_t wide;         // where a PLAIN state calls it, masks take it as a frame of its own: a leaf that may begin with
+                        // many bytes (the inside of a string) or counts, or a PLAIN rule that may begin with a wide one
   int32_t start;
   uint64_t first[4];   // bytes it may begin with
   uint64_t follow[4];  // bytes that may come after it, in any context

@@ -200,8 +200,32 @@ static void add_first(mtx_grammar *g, const gr_state *s, uint64_t out[4], uint8_
   }
 }
 
+static void find_leaves(mtx_grammar *g) {
+  for (uint32_t i = 0; i < g->n_rules; i++) g->rules[i].leaf = g->rules[i].kind == GR_PLAIN ? 2 : g->rules[i].kind == GR_COUNT;  // 2: also fit as a body
+  for (uint32_t i = 0; i < g->n_states; i++) {
+    const gr_state *s = g->states + i;
+    uint8_t *leaf = &g->rules[s->rule].leaf;
+    if (s->n_calls || s->n_toks)
+      *leaf = 0;
+    else if (s->accept && !s->final && *leaf)
+      *leaf = 1;
+  }
+  for (uint32_t i = 0; i < g->n_rules; i++)
+    if (g->rules[i].kind == GR_LOOP) g->rules[i].leaf = g->rules[g->rules[i].body].leaf == 2;
+}
+
+// With the rules that r may begin with known.
+static bool is_wide(const mtx_grammar *g, const gr_rule *r) {
+  const gr_state *s = g->states + r->start;
+  bool wide = false;
+  int n = 0;
+  for (int k = 0; k < 4; k++) n += __builtin_popcountll(r->first[k]);
+  for (uint32_t k = 0; k < s->n_calls; k++) wide |= g->rules[g->calls[s->call + k].rule].wide;
+  return r->leaf ? n >= WIDE_BYTES || r->kind == GR_COUNT : r->kind == GR_PLAIN && wide;
+}
+
 // Depth-first over calls that can happen before any byte; post-order gives
-// the first sets, a back edge is left recursion.
+// the first sets and which rules are wide, a back edge is left recursion.
 static void find_first(mtx_gb *b, mtx_grammar *g) {
   typedef struct {
     uint32_t rule, i_call;
@@ -234,6 +258,7 @@ static void find_first(mtx_gb *b, mtx_grammar *g) {
         }
       } else {
         add_first(g, s, r->first, &r->first_token);
+        r->wide = is_wide(g, r);
         color[top->rule] = 2;
         n--;
       }
@@ -297,25 +322,6 @@ static void find_families(mtx_gb *b, mtx_grammar *g) {
     r->family = table[h];
   }
   free(table);
-}
-
-static void find_leaves(mtx_grammar *g) {
-  for (uint32_t i = 0; i < g->n_rules; i++) g->rules[i].leaf = g->rules[i].kind == GR_PLAIN ? 2 : g->rules[i].kind == GR_COUNT;  // 2: also fit as a body
-  for (uint32_t i = 0; i < g->n_states; i++) {
-    const gr_state *s = g->states + i;
-    uint8_t *leaf = &g->rules[s->rule].leaf;
-    if (s->n_calls || s->n_toks)
-      *leaf = 0;
-    else if (s->accept && !s->final && *leaf)
-      *leaf = 1;
-  }
-  for (uint32_t i = 0; i < g->n_rules; i++)
-    if (g->rules[i].kind == GR_LOOP) g->rules[i].leaf = g->rules[g->rules[i].body].leaf == 2;
-  for (uint32_t i = 0; i < g->n_rules; i++) {
-    int n = 0;
-    for (int k = 0; k < 4; k++) n += __builtin_popcountll(g->rules[i].first[k]);
-    g->rules[i].wide = g->rules[i].leaf && n >= WIDE_BYTES;
-  }
 }
 
 // Characters before the nearest end, for each state of a COUNT rule.
@@ -436,10 +442,10 @@ mtx_code mtx_gb_finish(mtx_gb *b, uint32_t root, mtx_grammar **out, mtx_err *err
   }
   if (!b->code && !g->rules[root].productive && !g->rules[root].nullable)
     mtx_gb_fail(b, MTX_EFORMAT, 0, "nothing can match: the rules never come to an end or contradict each other");
+  if (!b->code) find_leaves(g);
   if (!b->code) find_first(b, g);
   if (!b->code) find_follow(b, g);
   if (!b->code) find_families(b, g);
-  if (!b->code) find_leaves(g);
   if (!b->code) find_distances(b, g);
   if (!b->code) make_tables(b, g);
   if (b->code) {

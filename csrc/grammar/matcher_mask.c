@@ -195,7 +195,7 @@ static void add_next(mtx_matcher *m, gr_cfg x) {
 }
 
 // The current positions, those their frames return to before the next byte, and those inside
-// the wide leaves that they call: into m->next.
+// the wide rules that they call: into m->next.
 static mtx_code list_positions(mtx_matcher *m) {
   gr_cfg x;
   m->next.n_v = 0;

@@ -152,8 +152,9 @@ mtx_gx sc_number(mtx_sc *s, const sc_conj *c, uint32_t types);
 typedef struct {
   const char *name, *pattern;
   uint32_t max;             // characters, which the pattern does not count; 0: no bound
-  const char *before_host;  // the same as: this, a host name; or (if not NULL) `or_else`. NULL: it has no host name
-  const char *or_else;
+  bool host;                // the same as: a host name or (if not NULL) `or_else`; before it,
+  const char *or_else;      // if not NULL, `before_at` and an @
+  const char *before_at;
 } sc_format;
 const sc_format *sc_find_format(const char *name);  // NULL: not known
 // The format with its lengths counted, to stand between quotes; MTX_GX_NEVER if it has no host name.

@@ -22,6 +22,7 @@
 #define LONG_LABEL(min, max) ALNUM LDH "(?:" ALNUM LDH "|-" ALNUM ")" LDH "{" #min "," #max "}" ALNUM
 #define SHORT_LABEL(max) "(?:" ALNUM "(?:" LDH "{0,2}" ALNUM ")?|" LONG_LABEL(0, max) ")"
 #define LABEL SHORT_LABEL(58)
+#define UNCOUNTED_LABEL SHORT_LABEL()
 #define ATEXT "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
 #define LOCAL ATEXT "(?:\\." ATEXT ")*"
 #define H16S(min, max) "(?:" H16 ":){" #min "," #max "}"
@@ -56,7 +57,7 @@
 #define VARSPEC VARCHAR "(?:\\.?" VARCHAR ")*(?::[1-9]\\d{0,3}|\\*)?"
 #define TEMPLATE_TEXT "[!#$&-;=?-\\[\\]_a-z~" UCS UCS_PRIVATE "]|" PERCENT
 #define HOST LABEL "(?:\\." LABEL ")*"
-#define AT_ADDRESS LOCAL "@\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
+#define ADDRESS "\\[(?:" IPV4 "|IPv6:" IPV6 ")\\]"
 
 // RFC 3339 (dates), 4122 (uuid), 5321 (e-mail; no quoted local parts, a weak model would
 // not find out of them), 1123 (host names), 2673/4291 (addresses), 3986 (URIs), 3987 (IRIs), 6570 (templates), 6901 (pointers).
@@ -65,8 +66,8 @@ static const sc_format formats[] = {
     {.name = "time", .pattern = "^" TIME ZONE "$"},
     {.name = "date-time", .pattern = "^" DATE "T" TIME ZONE "$"},
     {.name = "uuid", .pattern = "^[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}$"},
-    {.name = "email", .pattern = "^(?:" LOCAL "@" HOST "|" AT_ADDRESS ")$", .max = 254, .before_host = "^" LOCAL "@$", .or_else = "^" AT_ADDRESS "$"},
-    {.name = "hostname", .pattern = "^" HOST "$", .max = 253, .before_host = ""},
+    {.name = "email", .pattern = "^" LOCAL "@(?:" HOST "|" ADDRESS ")$", .max = 254, .host = true, .before_at = "^" LOCAL "$", .or_else = "^" ADDRESS "$"},
+    {.name = "hostname", .pattern = "^" HOST "$", .max = 253, .host = true},
     {.name = "ipv4", .pattern = "^" IPV4 "$"},
     {.name = "ipv6", .pattern = "^" IPV6 "$"},
     {.name = "uri", .pattern = URI("", "")},
@@ -88,18 +89,20 @@ const sc_format *sc_find_format(const char *name) {
 
 // ---- host names --------------------------------------------------------------------------------
 
-static mtx_gx pattern(mtx_sc *s, const char *text) {
+static mtx_cdfa *cdfa(mtx_sc *s, const char *text) {
   mtx_regex re;
   mtx_err err = {0};
   mtx_code code = mtx_regex_parse(text, strlen(text), &re, &err);
   if (code) {
     mtx_gb_fail(s->b, code, 0, "%s", err.msg);
-    return MTX_GX_NEVER;
+    return NULL;
   }
   mtx_cdfa *d = mtx_regex_cdfa(&re);
   mtx_regex_fini(&re);
-  return mtx_gx_dfa(s->b, d, true);
+  return d;
 }
+
+static mtx_gx pattern(mtx_sc *s, const char *text) { return mtx_gx_dfa(s->b, cdfa(s, text), true); }
 
 // A grammar counts one thing at a time, and here the characters of a label and those of the
 // name have their limits. So a label of up to 15 takes one of 15 places of 16 characters (its
@@ -108,26 +111,36 @@ static mtx_gx pattern(mtx_sc *s, const char *text) {
 #define PLACES 15
 #define PLACES_OF_LONG 4
 
+// Labels are counted by one automaton of few states, with the point before them: whichever
+// place they take, their masks are the same, in all grammars of a vocabulary.
 static mtx_gx host_name(mtx_sc *s) {
   if (s->host) return s->host;
   mtx_gb *b = s->b;
-  mtx_gx point = mtx_gx_lit(b, ".", 1), name[PLACES + 1] = {MTX_GX_NEVER};
-  mtx_gx size[2] = {pattern(s, "^" SHORT_LABEL(10) "$"), pattern(s, "^" LONG_LABEL(11, 58) "$")};
-  for (int i = 0; i < 2; i++) size[i] = mtx_gx_ref(b, mtx_gb_rule_of(b, size[i], "label"));
-  for (int left = 1; left <= PLACES; left++) {
-    mtx_gx x[2];
-    for (int i = 0; i < 2; i++) {
-      const int after = left - (i ? PLACES_OF_LONG : 1);
-      x[i] = after < 0 ? MTX_GX_NEVER : mtx_gx_cat2(b, size[i], mtx_gx_rep(b, mtx_gx_cat2(b, point, name[after]), 0, 1));
-    }
-    name[left] = mtx_gx_ref(b, mtx_gb_rule_of(b, mtx_gx_alt(b, x, 2), "host name"));
+  const struct {
+    uint32_t min, max;
+    int places;
+  } sizes[] = {{1, 15, 1}, {16, 63, PLACES_OF_LONG}};
+  mtx_gx first[2], next[2], after[PLACES + 1] = {MTX_GX_NEVER}, x[2];
+  for (int i = 0; i < 2; i++) {
+    first[i] = mtx_gx_count(b, cdfa(s, "^" UNCOUNTED_LABEL "$"), true, sizes[i].min, sizes[i].max);
+    next[i] = mtx_gx_count(b, cdfa(s, "^\\." UNCOUNTED_LABEL "$"), true, sizes[i].min + 1, sizes[i].max + 1);
   }
-  return s->host = name[PLACES];
+  for (int left = 1; left <= PLACES; left++) {
+    for (int i = 0; i < 2; i++) {
+      const int then = left - sizes[i].places;
+      x[i] = then < 0 ? MTX_GX_NEVER : mtx_gx_cat2(b, left == PLACES ? first[i] : next[i], mtx_gx_rep(b, after[then], 0, 1));
+    }
+    after[left] = mtx_gx_ref(b, mtx_gb_rule_of(b, mtx_gx_alt(b, x, 2), "host name"));
+  }
+  return s->host = after[PLACES];
 }
 
 mtx_gx sc_host_format(mtx_sc *s, const sc_format *f) {
-  if (!f->before_host) return MTX_GX_NEVER;
+  if (!f->host) return MTX_GX_NEVER;
+  mtx_gb *b = s->b;
   mtx_gx x = host_name(s);
-  if (*f->before_host) x = mtx_gx_cat2(s->b, pattern(s, f->before_host), x);
-  return f->or_else ? mtx_gx_alt2(s->b, x, pattern(s, f->or_else)) : x;
+  if (f->or_else) x = mtx_gx_alt2(b, x, pattern(s, f->or_else));
+  if (!f->before_at) return x;
+  mtx_gx name = mtx_gx_ref(b, mtx_gb_rule_of(b, pattern(s, f->before_at), "name before @"));
+  return mtx_gx_cat(b, (mtx_gx[]){name, mtx_gx_lit(b, "@", 1), x}, 3);
 }

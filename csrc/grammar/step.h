@@ -34,7 +34,7 @@ typedef struct {
   MTX_VEC(gr_cfg, work);
   // The loop directly above GR_EXIT runs without its bounds and counts from 0.
   bool free_loop;
-  bool skip_wide;   // the first byte leaves out calls of wide leaves from PLAIN states: they are frames of their own
+  bool skip_wide;   // the first byte leaves out calls of wide rules from PLAIN states: they are frames of their own
   int64_t fuel;     // position moves left
   mtx_code status;  // MTX_OK, or why stepping stopped (ELIMIT, ENOMEM)
 } gr_stacks;
@@ -55,7 +55,7 @@ int32_t gr_stacks_push(gr_stacks *s, int32_t ret, int32_t parent, uint64_t c);
 uint32_t gr_step(gr_stacks *s, gr_cfgs *out, uint32_t i_in, uint32_t n_in, uint8_t byte);
 // A superset of the bytes that can come at the positions of set[0..n).
 void gr_bytes(const gr_stacks *s, const gr_cfg *set, uint32_t n, uint64_t bits[4]);
-// The position inside call k of x's state, if it calls a wide leaf from a PLAIN state; false: it does not.
+// The position inside call k of x's state, if it calls a wide rule from a PLAIN state; false: it does not.
 bool gr_open_wide(gr_stacks *s, gr_cfg x, uint32_t k, gr_cfg *out);
 // The same for a token reference: matches(ctx, ref) tells if the token is meant.
 uint32_t gr_step_token(gr_stacks *s, gr_cfgs *out, const gr_cfg *in, uint32_t n_in,

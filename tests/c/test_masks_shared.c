@@ -5,26 +5,39 @@
 #include "grammar/matcher.h"
 #include "grammar_vocab.h"
 
-// What follows the end of a frame is found once for all matchers of a grammar, too: a label of
-// a host name may end anywhere, and every token that begins with a point may come then.
-static void test_ends_are_shared(void) {
-  enum { LETTERS = 26, N = LETTERS * LETTERS * LETTERS + 256 };
-  static char text[N][5];
-  static const char *many[N];
-  static uint32_t many_lens[N];
-  static uint64_t bits[2][(N + 63) / 64];
-  static const char schema[] = "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"hostname\"}}";
+enum { LETTERS = 26, N_POINTED = LETTERS * LETTERS * LETTERS + 256 };
+
+// All bytes, and all of a point with three letters.
+static mtx_vocab_trie *pointed_words(void) {
+  static char text[N_POINTED][5];
+  static const char *many[N_POINTED];
+  static uint32_t many_lens[N_POINTED];
   mtx_vocab_trie *t = NULL;
-  mtx_grammar *g = NULL;
   mtx_err err;
-  for (uint32_t i = 0; i < N; i++) {
+  for (uint32_t i = 0; i < N_POINTED; i++) {
     many[i] = text[i];
     many_lens[i] = i < 256 ? 1 : 4;
     text[i][0] = i < 256 ? (char)i : '.';
     for (uint32_t k = 1, x = i - 256; k < many_lens[i]; k++, x /= LETTERS) text[i][k] = (char)('a' + x % LETTERS);
   }
-  CHECK(!mtx_vocab_trie_new(many, many_lens, NULL, N, &t, &err));
-  CHECK(!mtx_grammar_compile_json_schema(schema, sizeof schema - 1, NULL, &g, &err));
+  CHECK(!mtx_vocab_trie_new(many, many_lens, NULL, N_POINTED, &t, &err));
+  return t;
+}
+
+static mtx_grammar *schema(const char *text) {
+  mtx_grammar *g = NULL;
+  mtx_err err;
+  CHECK(!mtx_grammar_compile_json_schema(text, strlen(text), NULL, &g, &err), "%s", err.msg);
+  return g;
+}
+
+// What follows the end of a frame is found once for all matchers of a grammar, too: a label of
+// a host name may end anywhere, and every token that begins with a point may come then.
+static void test_ends_are_shared(void) {
+  static uint64_t bits[2][(N_POINTED + 63) / 64];
+  mtx_vocab_trie *t = pointed_words();
+  mtx_grammar *g = schema("{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"hostname\"}}");
+  mtx_err err;
   for (int i = 0; i < 2; i++) {
     mtx_matcher *m = NULL;
     CHECK(!mtx_matcher_new(g, t, NULL, &m, &err) && !mtx_matcher_accept_bytes(m, "[\"www", 5, NULL, &err));
@@ -34,6 +47,40 @@ static void test_ends_are_shared(void) {
   }
   CHECK(!memcmp(bits[0], bits[1], sizeof bits[0]));
   mtx_grammar_unref(g);
+  mtx_vocab_trie_unref(t);
+}
+
+// The masks inside names are found once for all grammars of a vocabulary: of another grammar,
+// and at another place in a name, every large one has been there before.
+static void test_formats_are_shared(void) {
+  enum { LARGE = N_POINTED / 8 };
+  static uint64_t bits[(N_POINTED + 63) / 64];
+  static const char *const schemas[] = {"{\"type\":\"array\",\"items\":{\"type\":\"string\",\"format\":\"email\"}}",
+                                        "{\"type\":\"string\",\"format\":\"email\"}"};
+  static const char *const texts[][2] = {{"[\"someone", "@www.example.org"}, {"\"a", "@mail.example-company.co.uk"}};
+  mtx_vocab_trie *t = pointed_words();
+  mtx_grammar *g[2];
+  mask_cache *c[2] = {0};
+  mtx_err err;
+  for (int i = 0; i < 2; i++) {
+    mtx_matcher *m = NULL;
+    g[i] = schema(schemas[i]);
+    CHECK(!mtx_mask_cache_get(g[i], t, c + i, &err) && !mtx_matcher_new(g[i], t, NULL, &m, &err));
+    for (int k = 0; k < 2; k++)
+      CHECK(!mtx_matcher_accept_bytes(m, texts[i][k], strlen(texts[i][k]), NULL, &err) && !mtx_matcher_mask(m, bits, &err));
+    CHECK(bits[4] == UINT64_MAX);
+    mtx_matcher_free(m);
+  }
+  int n_large = 0, n_new = 0;
+  for (uint32_t i = 0; i < c[1]->n_table; i++) {
+    const mask_entry *e = c[1]->table[i].entry;
+    bool known = false;
+    for (uint32_t k = 0; k < c[0]->n_table && e; k++) known |= c[0]->table[k].entry == e;
+    n_large += e && e->bytes > LARGE;
+    n_new += e && e->bytes > LARGE && !known;
+  }
+  CHECK(n_large && !n_new, "%d of %d", n_new, n_large);
+  for (int i = 0; i < 2; i++) mtx_mask_cache_unref(c[i]), mtx_grammar_unref(g[i]);
   mtx_vocab_trie_unref(t);
 }
 
@@ -167,6 +214,7 @@ static void test_threads_share(void) {
 int main(void) {
   mtx_vocab_trie_unref(make_trie());
   test_ends_are_shared();
+  test_formats_are_shared();
   test_cache_is_bounded();
   test_threads_share();
   free_pieces();
