@@ -113,6 +113,40 @@ static void test_cancel(const fixture *f, int loop) {
   mtx_engine_close(e);
 }
 
+// A prompt that cannot be read by its deadline is not let in beside another request; the next one is.
+static void test_hopeless(const fixture *f, int loop) {
+  enum { LONG = 16000 };
+  mtx_engine *e;
+  mtx_engine_opts o = {.n_ctx = 16384, .n_parallel = 2, .kv_type = MTX_KV_F16};
+  CHECK(mtx_engine_open(&e, f->model, f->tok, &o, NULL) == MTX_OK);
+  static int32_t prompt[LONG];
+  for (int i = 0; i < LONG; i++) prompt[i] = loop;
+  static result x, late;
+  memset(&x, 0, sizeof x);
+  memset(&late, 0, sizeof late);
+  int64_t id, id2;
+  mtx_request r = ask(prompt, 100, 100000);
+  CHECK(mtx_engine_submit(e, &r, &id, NULL) == MTX_OK);
+  while (!x.n_ids && !x.n_done) {
+    mtx_engine_wait(e, 100);
+    take(e, &x, id, 1);
+  }
+  r = ask(prompt, LONG, 1);
+  r.deadline_ms = 1;
+  CHECK(mtx_engine_submit(e, &r, &id2, NULL) == MTX_OK);
+  finish(e, &late, id2, 1);
+  CHECK(late.reason == MTX_DONE_ERROR && !strcmp(late.code, "deadline") && late.n_start == 0, "%s %d", late.message, late.n_start);
+  mtx_engine_stats s;
+  mtx_engine_get_stats(e, &s, false);
+  CHECK(s.n_prompt_tokens == 100, "%lld", (long long)s.n_prompt_tokens);
+  mtx_engine_cancel(e, id);
+  r = ask(prompt, 10, 3);
+  r.deadline_ms = 1000000;
+  CHECK(run_one(e, &r).n_generated == 3);
+  check_idle(e);
+  mtx_engine_close(e);
+}
+
 // Cancelled while it waits, reads its prompt, writes or is parked: at most the step that
 // was under way goes on, and then no page is missing.
 static void test_cancel_phases(const fixture *f, int loop) {
@@ -199,6 +233,7 @@ int main(void) {
   if (fixture_open(&f, &c)) {
     test_limits(&f, hello, loop);
     test_cancel(&f, loop);
+    test_hopeless(&f, loop);
     test_cancel_phases(&f, loop);
     test_slow_reader(&f, loop);
   }
