@@ -3,9 +3,11 @@
 -- environment names understood. Values come from the config file, then the
 -- environment, then flags; each later source wins, and the source is kept so
 -- that `mtx config` can tell why a value is what it is.
+local uv = require("luv")
 local duration = require("mtx.duration")
 local infile = require("mtx.infile")
 local nearest = require("mtx.nearest")
+local sorted_keys = require("mtx.sorted_keys")
 
 local config = {}
 
@@ -137,11 +139,40 @@ config.OPTIONS = {
   opt("pid_file", "string", "", {}, "file with the process id while serving"),
 }
 
-local BY_NAME, FLAGS = {}, {}
+local BY_NAME, NAMES, FLAGS = {}, {}, {}
 for i, o in ipairs(config.OPTIONS) do
-  BY_NAME[o.name], FLAGS[i] = o, o.name:gsub("_", "-")
+  BY_NAME[o.name], NAMES[i], FLAGS[i] = o, o.name, o.name:gsub("_", "-")
 end
 config.by_name = BY_NAME
+
+-- Variables of ours that set no option.
+local OTHER_VARIABLES = { MTX_CONFIG = true, MTX_NOW = true }
+
+-- MTX_* variables of the environment (list of names) that mean nothing -> {{name, near = what was meant, or nil}}
+local function unknown_variables(names)
+  local known, list, out = {}, {}, {}
+  for name in pairs(OTHER_VARIABLES) do known[name] = true end
+  for _, o in ipairs(config.OPTIONS) do
+    known["MTX_" .. o.name:upper()] = true
+    for _, name in ipairs(o.env) do known[name] = true end
+  end
+  for name in pairs(known) do
+    if name:find("^MTX_") then list[#list + 1] = name:sub(5) end
+  end
+  table.sort(list)
+  for _, name in ipairs(names) do
+    if name:find("^MTX_") and not known[name] then
+      local near = nearest(name:sub(5):upper(), list)
+      out[#out + 1] = { name = name, near = near and "MTX_" .. near }
+    end
+  end
+  return out
+end
+
+-- A sentence for one of config.load's `unknown`.
+function config.unknown_text(v)
+  return v.name .. " is no option" .. (v.near and "; did you mean " .. v.near .. "?" or "; `mtx config` lists them")
+end
 
 local LOG_NUMBERS = { ["0"] = "info", ["1"] = "debug", ["2"] = "trace" }
 
@@ -196,11 +227,13 @@ function config.read_file(path)
   return t
 end
 
--- sources: {file = path | nil, env = function(name) | nil, flags = {name = text or value}}
--- -> {values, sources}, or nil, message. OLLAMA_HOST may be HOST, HOST:PORT or a URL.
+-- sources: {file = path | nil, env = function(name) | nil, variables = list of the environment's names (of the process when env
+-- is nil), flags = {name = text or value}} -> {values, sources, unknown = MTX_* variables that mean nothing}, or nil, message.
+-- OLLAMA_HOST may be HOST, HOST:PORT or a URL.
 function config.load(sources)
   local self = { values = {}, sources = {} }
   local env = sources.env or os.getenv
+  self.unknown = unknown_variables(sources.variables or sources.env and {} or sorted_keys(uv.os_environ()))
   for _, o in ipairs(config.OPTIONS) do self.values[o.name], self.sources[o.name] = o.default, "default" end
   local path = sources.file or env("MTX_CONFIG") or env("OXILLAMA_CONFIG")
   if path and path ~= "" then
@@ -208,7 +241,10 @@ function config.load(sources)
     if not t then return nil, err end
     for k, v in pairs(t) do
       local o = BY_NAME[k]
-      if not o then return nil, path .. ": unknown option " .. tostring(k) .. "; `mtx config` lists them" end
+      if not o then
+        local near = nearest(tostring(k), NAMES)
+        return nil, path .. ": unknown option " .. tostring(k) .. (near and "; did you mean " .. near .. "?" or "; `mtx config` lists them")
+      end
       local ok, message = accept(self, o, v, path)
       if not ok then return nil, message end
     end

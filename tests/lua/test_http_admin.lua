@@ -358,6 +358,21 @@ function TestConfig:test_errors_name_the_source()
   lu.assertNil((load_with({}, {}, "/nonexistent")))
 end
 
+-- What is misspelt in the environment would otherwise be as if it were not there.
+function TestConfig:test_unknown_variables()
+  local c = assert(config.load({ variables = { "HOME", "MTX_MAX_WATING", "MTX_CONFIG", "MTX_KERNELS", "MTX_PORT", "MTX_parallel", "MTX_FROBNICATE", "OLLAMA_X" }, env = function() end, flags = {} }))
+  lu.assertEquals(c.unknown, { { name = "MTX_MAX_WATING", near = "MTX_MAX_WAITING" }, { name = "MTX_parallel", near = "MTX_PARALLEL" }, { name = "MTX_FROBNICATE" } })
+  lu.assertEquals(config.unknown_text(c.unknown[1]), "MTX_MAX_WATING is no option; did you mean MTX_MAX_WAITING?")
+  lu.assertEquals(config.unknown_text(c.unknown[3]), "MTX_FROBNICATE is no option; `mtx config` lists them")
+  local _, message = load_with({}, {}, temp.file("max_wating = 3"))
+  lu.assertStrContains(message, "unknown option max_wating; did you mean max_waiting?")
+  local log = {}
+  local values = assert(config.load({ variables = { "MTX_PROT" }, env = function() end, flags = { port = "0", models_dir = temp.dir() } }))
+  ctx = assert(require("mtx.serve").new(values, { log_out = { write = function(_, ...) log[#log + 1] = table.concat({ ... }) end } }))
+  lu.assertStrContains(table.concat(log), "MTX_PROT is no option; did you mean MTX_PORT?")
+  stop()
+end
+
 function TestConfig:test_flags()
   local flags, words = config.parse_flags({ "a", "--port", "5", "--host=::1", "--insecure", "--no-metrics", "--api-key", "x", "--api-key=y" })
   lu.assertEquals(flags, { port = "5", host = "::1", insecure = true, metrics = false, api_key = "x,y" })

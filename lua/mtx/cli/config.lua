@@ -3,14 +3,14 @@
 local config = require("mtx.config")
 local options = require("mtx.cli.options")
 
-local command = { name = "config", summary = "print every option with its value and where it comes from" }
+local command = { name = "config", tells_unknown = true, summary = "print every option with its value and where it comes from" }
 
 command.help = [[
 usage: mtx config [--config FILE] [OPTIONS]
 
 Prints each option of the server, its value, its source (default, the config
-file, an environment variable or a flag) and what it means. Takes the same
-options as `mtx serve`. Keys are not shown.]]
+file, an environment variable or a flag) and what it means, then the variables
+MTX_... that are no option. Takes the same options as `mtx serve`. Keys are not shown.]]
 
 local SECRET = { api_key = true, admin_key = true, hub_token = true }
 
@@ -28,6 +28,7 @@ function command.run(args)
     local value = text_of(o.name, c.values[o.name]) .. (o.unit and " " .. o.unit or "")
     print(("%-24s %-20s %-20s %s"):format(o.name, value, c.sources[o.name], o.help))
   end
+  for _, v in ipairs(c.unknown) do print(("%-24s %-20s %-20s %s"):format(v.name, "", "(ignored)", config.unknown_text(v))) end
   return 0
 end
 

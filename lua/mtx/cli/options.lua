@@ -4,7 +4,8 @@ local config = require("mtx.config")
 
 local options = {}
 
--- command: {name, help, no_words: what to say of a word too many, flags: set of flags of its own}. n_words: how many names it
+-- command: {name, help, no_words: what to say of a word too many, flags: set of flags of its own, tells_unknown: it says itself which
+-- variables of the environment mean nothing}. n_words: how many names it
 -- wants (0 when nil). -> config.load's result, words, its own flags that were given; or nil, exit code (already said why).
 function options.read(command, args, n_words)
   local function misuse(message)
@@ -28,7 +29,10 @@ function options.read(command, args, n_words)
   local file = flags.config
   flags.config = nil
   local c, message = config.load({ file = file, flags = flags })
-  if c then return c, words, own end
+  if c then
+    for _, v in ipairs(command.tells_unknown and {} or c.unknown) do io.stderr:write("mtx ", command.name, ": ", config.unknown_text(v), "\n") end
+    return c, words, own
+  end
   io.stderr:write("mtx ", command.name, ": ", message, "\n")
   return nil, 2
 end

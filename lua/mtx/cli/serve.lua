@@ -3,7 +3,7 @@
 local config = require("mtx.config")
 local options = require("mtx.cli.options")
 
-local serve = { name = "serve", summary = "serve models over HTTP (Ollama, OpenAI, Anthropic and llama-server APIs)",
+local serve = { name = "serve", tells_unknown = true, summary = "serve models over HTTP (Ollama, OpenAI, Anthropic and llama-server APIs)",
   no_words = "; models come from the folder --models-dir DIR" }
 
 local function option_lines()

@@ -5,6 +5,7 @@
 local uv = require("luv")
 local app = require("mtx.serve.app")
 local auth = require("mtx.serve.auth")
+local mtx_config = require("mtx.config")
 local core = require("mtx.core")
 local http = require("mtx.http.server")
 local limits = require("mtx.serve.limits")
@@ -104,6 +105,7 @@ function serve.new(config, deps)
     if failed then return nil, failed end
   end
   if not loopback and not a.required then ctx.log("warn", "public address without a key: anybody who can reach it can use it") end
+  for _, v in ipairs(config.unknown) do ctx.log("warn", "a variable of the environment is ignored", { why = mtx_config.unknown_text(v) }) end
   warn_without_keys(ctx)
   if not a.required and ctx.app.origins.any then ctx.log("warn", "no key and every origin allowed: any web page can use this server") end
   ctx.http = http.new(http_options(ctx))
