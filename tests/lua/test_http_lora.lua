@@ -215,13 +215,58 @@ function TestHttpLora:test_added_replaced_removed()
   local body = cjson.encode(body_of("mine", { stream = true, n_predict = 100 }))
   c:send("POST /completion HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: " .. #body .. "\r\n\r\n" .. body)
   lu.assertTrue(c:until_found("data:", 10000))
-  lu.assertEquals(call("DELETE", "/admin/loras/mine").json, { name = "mine", deleted = true })
+  lu.assertEquals(call("DELETE", "/admin/loras/mine").json, { name = "mine", deleted = true, kept = true })
   lu.assertEquals(call("DELETE", "/admin/loras/mine").status, 404)
   lu.assertTrue(c:until_closed(20000))
   lu.assertStrContains(c.data, '"stop":true')
   c:close()
   lu.assertEquals(post("/completion", body_of("mine")).status, 400)
   lu.assertEquals(get("/admin/loras").json.loras, { "two" })
+end
+
+-- What was added by a request is there after a restart; what cannot be used then is said, and comes back when it can.
+function TestHttpLora:test_they_outlast_the_server()
+  start()
+  local function admin(body) return post("/admin/loras", body) end
+  lu.assertEquals({ admin({ name = "mine", path = "adapters/all.gguf", scale = 0.5 }).json.kept, admin({ name = "gone", path = "adapters/qv.gguf" }).json.kept }, { true, true })
+  lu.assertEquals(uv.fs_stat(dir .. "/models/.mtx/loras.json").mode & 511, tonumber("600", 8))
+  stop()
+  assert(uv.fs_rename(dir .. "/models/adapters/qv.gguf", dir .. "/models/adapters/away"))
+  start()
+  lu.assertEquals(get("/admin/loras").json.loras, { "mine" })
+  lu.assertEquals(complete(), want.half)
+  lu.assertStrContains(table.concat(log), "an adapter of an earlier server cannot be used")
+  lu.assertEquals(admin({ name = "mine", path = "adapters/all.gguf", scale = 0 }).status, 200)
+  stop()
+  assert(uv.fs_rename(dir .. "/models/adapters/away", dir .. "/models/adapters/qv.gguf"))
+  start({ lora = { A .. "=0" } })
+  lu.assertEquals(get("/admin/loras").json.loras, { "llama-all", "mine", "gone" })
+  lu.assertEquals({ (complete()), (complete("gone")) }, { want.base, want.b })
+  for _, name in ipairs({ "mine", "gone" }) do lu.assertEquals(call("DELETE", "/admin/loras/" .. name).json.kept, true) end
+  stop()
+  start()
+  lu.assertEquals(get("/admin/loras").json.loras, {})
+  stop()
+  -- The file is what anybody wrote.
+  for _, text in ipairs({ "", "{", "[1]", '[{"name":"../x","path":"adapters/all.gguf","scale":1}]', '[{"name":"x","path":"../../etc/passwd","scale":1}]', '[{"name":"x","path":"adapters/all.gguf","scale":"a"}]', '{"name":1}' }) do
+    local f <close> = assert(io.open(dir .. "/models/.mtx/loras.json", "w"))
+    f:write(text)
+    f:flush()
+    lu.assertTrue(start(), text)
+    lu.assertEquals(get("/admin/loras").json.loras, {}, text)
+    stop()
+  end
+  start()
+end
+
+-- A folder that cannot be written to: they work, and it is said that they will not last.
+function TestHttpLora:test_a_folder_that_cannot_be_written_to()
+  start()
+  assert(uv.fs_symlink("/proc/self/nowhere", dir .. "/models/.mtx"))
+  lu.assertEquals(post("/admin/loras", { name = "mine", path = "adapters/all.gguf" }).json.kept, false)
+  lu.assertEquals(complete("mine"), want.a)
+  lu.assertStrContains(table.concat(log), "the list of adapters")
+  os.remove(dir .. "/models/.mtx")
 end
 
 function TestHttpLora:test_a_mixed_batch()

@@ -6,6 +6,7 @@ local uv = require("luv")
 local check = require("mtx.api.check")
 local core = require("mtx.core")
 local fiber = require("mtx.serve.fiber")
+local kept_adapters = require("mtx.serve.models.kept_adapters")
 local specs = require("mtx.model.adapters")
 
 local adapters = {}
@@ -58,7 +59,7 @@ end
 
 -- ctx: {config, catalog, pool, log}. nil, message when an adapter of --lora cannot be used.
 function adapters.new(ctx)
-  local self = setmetatable({ ctx = ctx, list = {} }, Adapters)
+  local self = setmetatable({ ctx = ctx, list = {}, absent = {} }, Adapters)
   for _, text in ipairs(ctx.config.lora) do
     local path, scale = table.unpack(specs.spec(text))
     local name = path:match("([^/]+)$"):gsub("%.gguf$", "")
@@ -67,7 +68,38 @@ function adapters.new(ctx)
     if not entry then return nil, "--lora: " .. message end
     self.list[#self.list + 1] = entry
   end
+  self:recall()
   return self
+end
+
+-- Those that an earlier server over this models folder was told of. A name of --lora is --lora's. What cannot be used now (a disk
+-- that is not there) is said and still kept.
+function Adapters:recall()
+  for _, k in ipairs(kept_adapters.read(self.ctx.catalog.dir)) do
+    local entry, why
+    if position(self, k.name) then why = "--lora has one of that name"
+    elseif #self.list >= MAX then why = "there are " .. MAX .. " already" end
+    if not why then
+      local ok, path = check.guarded(self.inside, self, k.path)
+      if ok then entry, why = entry_of(k.name, path, k.scale) else why = path.message end
+    end
+    if entry then
+      entry.kept = k
+      self.list[#self.list + 1] = entry
+    else
+      self.absent[#self.absent + 1] = k
+      self.ctx.log("warn", "an adapter of an earlier server cannot be used", { adapter = k.name, file = k.path, why = why })
+    end
+  end
+end
+
+-- Notes for the next server what is here now. -> did it work? (the folder may be read-only)
+function Adapters:keep()
+  local list, dir = {}, self.ctx.catalog.dir
+  for _, e in ipairs(self.list) do list[#list + 1] = e.kept end
+  table.move(self.absent, 1, #self.absent, #list + 1, list)
+  local path, ok, reason = kept_adapters.path(dir), kept_adapters.write(dir, list)
+  return (self.ctx.writes:told("the list of adapters", path, ok, reason)) == true
 end
 
 -- A path that a client or a Modelfile names: it must lie under the models folder (links there are its owner's).
@@ -97,7 +129,7 @@ function Adapters:leave(l)
 end
 
 -- Adds an adapter, or puts it in the place of the one of that name; running requests keep the old one.
--- scale: for requests that name no adapters. -> entry; raises Faults
+-- scale: for requests that name no adapters. -> entry, whether it outlasts this server; raises Faults
 function Adapters:put(name, path, scale)
   local entry, message = entry_of(name, self:inside(path), scale)
   if not entry then check.fail(400, (tostring(message):gsub("/%S*/", ""))) end
@@ -105,15 +137,24 @@ function Adapters:put(name, path, scale)
   if not i and #self.list >= MAX then check.fail(400, MAX .. " adapters are here already; remove one first") end
   if i then forget_everywhere(self, self.list[i]) end
   self.list[i or #self.list + 1] = entry
-  return entry
+  self:forget_absent(name)
+  entry.kept = { name = name, path = entry.path:sub(#self.ctx.catalog.dir + 2), scale = scale }
+  return entry, self:keep()
 end
 
--- False when there is none of that name.
+function Adapters:forget_absent(name)
+  for i = #self.absent, 1, -1 do
+    if self.absent[i].name == name then table.remove(self.absent, i) end
+  end
+end
+
+-- False when there is none of that name; then whether that outlasts this server.
 function Adapters:remove(name)
-  local i = position(self, name)
-  if not i then return false end
-  forget_everywhere(self, table.remove(self.list, i))
-  return true
+  local i, n_absent = position(self, name), #self.absent
+  self:forget_absent(name)
+  if not i and n_absent == #self.absent then return false end
+  if i then forget_everywhere(self, table.remove(self.list, i)) end
+  return true, self:keep()
 end
 
 -- The adapter whose id (its place, from 0) or name a request gives; raises a Fault.

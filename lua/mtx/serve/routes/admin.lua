@@ -5,6 +5,7 @@ local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
 local ids = require("mtx.ids")
+local kept_adapters = require("mtx.serve.models.kept_adapters")
 local wire = require("mtx.api.wire")
 
 local M = {}
@@ -85,10 +86,11 @@ local function put_lora(ctx)
   return function(x)
     local body = answer.body(x)
     local name, path = check.string(body, "name"), check.string(body, "path")
-    if not name or not name:find("^[%w][%w._%-]*$") or #name > 128 then check.fail(400, "name must be 1 to 128 letters, digits, '.', '_' or '-'", { param = "name" }) end
+    if not kept_adapters.good_name(name) then check.fail(400, "name must be 1 to 128 letters, digits, '.', '_' or '-'", { param = "name" }) end
     if not path or path == "" then check.fail(400, "path is required", { param = "path" }) end
-    local e = ctx.adapters:put(name, path, check.number(body, "scale", -1e6, 1e6) or 0.0)
-    x:send(200, wire.encode({ object = "lora", name = name, architecture = e.info.architecture, scale = e.scale, task_name = e.info.task_name, prompt_prefix = e.info.prompt_prefix }))
+    local e, kept = ctx.adapters:put(name, path, check.number(body, "scale", -1e6, 1e6) or 0.0)
+    x:send(200, wire.encode({ object = "lora", name = name, architecture = e.info.architecture, scale = e.scale, task_name = e.info.task_name, prompt_prefix = e.info.prompt_prefix,
+      kept = kept }))
   end
 end
 
@@ -104,8 +106,9 @@ function M.add(ctx)
   route("GET", "/admin/loras", loras(ctx))
   route("POST", "/admin/loras", put_lora(ctx))
   route("DELETE", "/admin/loras/:name", function(x)
-    if not ctx.adapters:remove(x.params.name) then check.fail(404, "no adapter is called " .. x.params.name:sub(1, 100)) end
-    x:send(200, wire.encode({ name = x.params.name, deleted = true }))
+    local deleted, kept = ctx.adapters:remove(x.params.name)
+    if not deleted then check.fail(404, "no adapter is called " .. x.params.name:sub(1, 100)) end
+    x:send(200, wire.encode({ name = x.params.name, deleted = true, kept = kept }))
   end)
   route("POST", "/admin/reload", function(x)
     local done, message = ctx.reload()
