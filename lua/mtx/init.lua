@@ -31,6 +31,12 @@ function mtx.quantize(opts)
   return require("mtx.quantize").run(opts)
 end
 
+-- mtx.pull(opts) -> {name, path} | nil, message, code
+-- Fetches a model as `mtx pull` does: {name = "hf.co/USER/REPO", ...}; all options: lua/mtx/pull/call.lua.
+function mtx.pull(opts)
+  return require("mtx.pull.call").pull(opts)
+end
+
 -- mtx.tensor(list) or mtx.tensor(n): a vector of numbers.
 mtx.tensor = core.tensor
 

@@ -70,6 +70,21 @@ function TestModel:test_streams_side_by_side_equal_each_alone()
   lu.assertEquals(texts, alone)
 end
 
+-- A request that fails on the way raises in the loop, with the line of the loop; asked one by one, the failure is a value.
+function TestModel:test_a_failure_in_a_loop_is_not_its_end()
+  local request = { prompt = "Count: 1, 2, 3", max_tokens = 400, temperature = 0, ignore_eos = true, deadline_ms = 1 }
+  local s = assert(self.model:stream(request))
+  local piece, message, code
+  repeat piece, message, code = s:next() until not piece
+  lu.assertStrContains(message, "deadline")
+  lu.assertEquals({ code, s:result() }, { "deadline", nil, message, "deadline" })
+  local fine, raised = pcall(function()
+    for _ in assert(self.model:stream(request)) do end
+  end)
+  lu.assertFalse(fine)
+  lu.assertStrMatches(raised, "tests/lua/test_api%.lua:%d+: the deadline of this request has passed")
+end
+
 function TestModel:test_cancel()
   local s = assert(self.model:stream({ prompt = "Count: 1, 2, 3", max_tokens = 400, temperature = 0, ignore_eos = true }))
   s()
@@ -105,7 +120,13 @@ function TestModel:test_sampler_function()
     lu.assertNil(r)
     lu.assertStrContains(message, "sampler function")
     lu.assertEquals(code, "sampler")
-    lu.assertEquals({ assert(self.model:stream({ prompt = "x", max_tokens = 2, sampler = bad }))() }, { nil, message, code })
+    lu.assertEquals({ assert(self.model:stream({ prompt = "x", max_tokens = 2, sampler = bad })):next() }, { nil, message, code })
+    local fine, raised = pcall(function() -- a loop would take nil for the end
+      for _ in assert(self.model:stream({ prompt = "x", max_tokens = 2, sampler = bad })) do end
+    end)
+    lu.assertFalse(fine)
+    lu.assertStrContains(raised, message)
+    lu.assertStrMatches(raised, "tests/lua/test_api%.lua:%d+: .*")
   end
 end
 

@@ -38,7 +38,7 @@ function TestStubs:test_the_lua_api_has_a_stub_and_the_reverse()
   local result = assert(stream:result())
   loading:take():close()
   model:close()
-  for class, known in pairs({ LoadOptions = fields.LOAD.set, QuantizeOptions = fields.QUANTIZE.set, Request = fields.REQUEST.set, BeamRequest = fields.BEAM.set }) do
+  for class, known in pairs({ LoadOptions = fields.LOAD.set, QuantizeOptions = fields.QUANTIZE.set, PullOptions = fields.PULL.set, Request = fields.REQUEST.set, BeamRequest = fields.BEAM.set }) do
     stubs = {}
     local own = text:match("%-%-%-@class mtx%." .. class .. "[^\n]*\n(.-)\n\n")
     if class == "Request" then own = own .. "\n" .. text:match("%-%-%-@class mtx%.SamplerOptions\n(.-)\n\n") end

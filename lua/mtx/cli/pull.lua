@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx pull NAME`: fetches a model into the models folder, without a server.
+local call = require("mtx.pull.call")
 local options = require("mtx.cli.options")
 local term = require("mtx.cli.term")
 local uv = require("luv")
@@ -64,21 +65,19 @@ function command.fetch(text, values, json, label)
   end
   local puller, message = require("mtx.pull").new(values, { any_address = true })
   if not puller then return failure(message, 2) end
-  local over, fault, interrupted = false, nil, false
-  local handle, refusal = puller:start(text, { event = shower(json), done = function(f) over, fault = true, f end })
-  if not handle then return failure(refusal.message, refusal.status == 400 and 2 or 1) end
-  local signal = uv.new_signal()
-  signal:start("sigint", function()
-    if interrupted then os.exit(130) end
-    interrupted = true
-    handle.leave()
+  local signal, interrupted = uv.new_signal(), false
+  local name, fault = call.wait(puller, text, shower(json), function(leave)
+    signal:start("sigint", function()
+      if interrupted then os.exit(130) end
+      interrupted = true
+      leave()
+    end)
   end)
-  while not over and not (interrupted and not next(puller.jobs)) do uv.run("once") end
-  if term.is_tty(2) then io.stderr:write("\r\27[K") end
   signal:close()
-  if interrupted then return failure("interrupted; what is there is kept, the same command goes on from it", 130) end
-  if fault then return failure(fault.message) end
-  return handle.name
+  if term.is_tty(2) then io.stderr:write("\r\27[K") end
+  if name then return name end
+  if interrupted and fault.status == 499 then return failure("interrupted; what is there is kept, the same command goes on from it", 130) end
+  return failure(fault.message, fault.status == 400 and 2 or 1)
 end
 
 function command.run(args)

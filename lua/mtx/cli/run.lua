@@ -68,7 +68,7 @@ local function answer(model, request)
     if interrupted then stream:cancel() end
   end
   stream.on_idle = look -- while the prompt is read
-  for piece in stream do
+  for piece in stream.next, stream do
     io.stdout:write(piece)
     io.stdout:flush()
     look()

@@ -38,6 +38,21 @@ function mtx.tensor(x) end
 ---@return mtx.sampler
 function mtx.sampler(options, n_vocab) end
 
+---@class mtx.PullOptions
+---@field name string what `mtx pull` takes: "hf.co/USER/REPO[:QUANT or :FILE]", an address of a GGUF file, "NAME[:TAG]" of Ollama's registry
+---@field models_dir? string where it goes (MTX_MODELS_DIR, else ./models)
+---@field hub? string another hub with the same API (MTX_HUB, HF_ENDPOINT, else Hugging Face's)
+---@field hub_token? string for private and gated models (HF_TOKEN)
+---@field pull_hosts? string[] further places that files may come from
+---@field pull_max_gb? number the largest model that is pulled, in GiB
+---@field progress? fun(event: {status: string, file: string?, total: integer?, completed: integer?, overall_total: integer?, overall_completed: integer?}): boolean? true ends it; what is there is kept
+
+---Fetches a model as `mtx pull` does, and waits; with luv's event loop, so not from one of its callbacks. `path` is what mtx.load
+---takes. Codes of failures: invalid, notfound, conflict, limit (no room), cancelled, io.
+---@param opts mtx.PullOptions
+---@return {name: string, path: string}|nil, string?, string?
+function mtx.pull(opts) end
+
 ---@class mtx.QuantizeOptions
 ---@field from string the model
 ---@field to? string the new file; not wanted with dry_run
@@ -239,11 +254,14 @@ function Model:close() end
 function Model:drop() end
 
 ---@class mtx.Stream
----Called, it gives the next piece of text; at the end nil, with message and code when the request failed (an error of a
----sampler function, too). A for loop does not see those: `assert(stream:result())` behind it does.
----@overload fun(): string|nil, string?, string?
+---Called, as a for loop does, it gives the next piece of text and nil at the end; when the request fails (an error of a sampler
+---function, too) it raises.
+---@overload fun(): string|nil
 ---@field on_idle? fun() called now and then while there is nothing to give
 local Stream = {}
+---The next piece of text; at the end nil, with message and code when the request failed.
+---@return string|nil, string?, string?
+function Stream:next() end
 ---Ends the request; pieces that are there still come.
 function Stream:cancel() end
 ---Waits for the end.

@@ -30,6 +30,8 @@ fields.LOAD = fields_of([[ctx threads kv_type n_parallel cache_bytes cpu no_memo
   max_waiting]], {})
 fields.QUANTIZE = fields_of("from to type tensor_types rules imatrix threads requantize dry_run force progress", {})
 
+fields.PULL = fields_of("name models_dir hub hub_token pull_hosts pull_max_gb progress", {})
+
 -- A misspelt field would be silently without effect.
 function fields.check(request, what, known)
   if type(request) ~= "table" then misuse(("%s needs a table with %s, %s or %s"):format(what, known[1], known[2], known[3])) end
@@ -40,5 +42,15 @@ function fields.check(request, what, known)
     end
   end
 end
+
+-- The same, and every option is of its kind (name -> type's name).
+function fields.check_kinds(opts, what, known, kinds)
+  fields.check(opts, what, known)
+  for name, value in pairs(opts) do
+    if type(value) ~= kinds[name] then fields.wrong(what, name, "a " .. kinds[name]) end
+  end
+end
+
+function fields.wrong(what, name, kind) misuse(("%s: option '%s' must be %s"):format(what, name, kind)) end
 
 return fields

@@ -229,7 +229,8 @@ end
 -- logprobs, ignore_eos, cache_key, lora (see mtx.load), cfg_scale, negative_prompt }) do ... end. cfg_scale other than 1 guides the answer away
 -- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
 -- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
--- The stream can also be cancelled (:cancel()) and gives :result().
+-- A failure on the way raises in the loop. The stream can also be cancelled (:cancel()), gives :result(), and its pieces one by one
+-- with failures as values (:next()).
 function Model:stream(request)
   fields.check(request, "generate", fields.REQUEST)
   local engine, ids, lora = prepare(self, request)

@@ -8,6 +8,7 @@
 -- request's sampler_options. An error in the function, or one that never ends, ends
 -- the generation with a message, not the program.
 local core = require("mtx.core")
+local stream = require("mtx.model.stream")
 
 local sampled = {}
 
@@ -84,7 +85,7 @@ local function step(self)
   return piece
 end
 
-function Stream:__call()
+function Stream:next()
   while not self.reason do
     local piece = step(self)
     if piece then return piece end
@@ -96,10 +97,12 @@ function Stream:__call()
   if self.failure then return nil, self.failure[1], self.failure[2] end
 end
 
+Stream.__call = stream.iterate
+
 function Stream:cancel() self.reason = self.reason or "cancelled" end
 
 function Stream:result()
-  while self() do end
+  while self:next() do end
   if self.failure then return nil, self.failure[1], self.failure[2] end
   return { text = table.concat(self.parts), ids = self.ids, prompt_ids = self.prompt_ids, finish_reason = self.reason, stop_string = self.stop_string,
     timings = { n_prompt = #self.prompt_ids, n_generated = #self.ids, n_cached = 0 } }

@@ -1,5 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- A request of a script while it runs: called, it gives the next piece of text.
+local misuse = require("mtx.model.misuse")
+
 local stream = {}
 
 -- Seconds; without luv those that the processor has worked.
@@ -18,7 +20,7 @@ function stream.new(of)
 end
 
 -- Takes events until there is text, or the end. -> piece | nil at the end, with message and code when the request failed
-function Stream:__call()
+function Stream:next()
   while not self.finished do
     local event = table.remove(self.queue, 1)
     if not event then
@@ -47,6 +49,16 @@ function Stream:__call()
   return nil
 end
 
+-- The iterator of a for loop: what next gives, but a failure raises, since a loop would take it for the end (as io.lines raises
+-- where file:read gives nil and a reason).
+function stream.iterate(self)
+  local piece, message = self:next()
+  if not piece and message then misuse(message) end
+  return piece
+end
+
+Stream.__call = stream.iterate
+
 -- Ends the request; the pieces that are there still come.
 function Stream:cancel() self.engine:cancel(self.id) end
 
@@ -55,7 +67,7 @@ local function per_second(n, ms) return ms > 0 and n / ms * 1000 or 0 end
 -- After the last piece: {text, ids, prompt_ids, finish_reason, stop_string, logprobs, seed, timings}
 -- | nil, message, code when the request failed.
 function Stream:result()
-  while self() do end
+  while self:next() do end
   local done = self.finished
   if done.reason == "error" then return nil, done.message, done.code end
   local n_new = done.n_prompt - done.n_cached

@@ -8,7 +8,7 @@ local options = {}
 local KIND = { from = "string", to = "string", type = "string", tensor_types = "table", rules = "function", imatrix = "string", threads = "number",
   requantize = "boolean", dry_run = "boolean", force = "boolean", progress = "function" }
 
-local function wrong(name, kind) misuse(("mtx.quantize: option '%s' must be %s"):format(name, kind)) end
+local function wrong(name, kind) fields.wrong("mtx.quantize", name, kind) end
 
 -- Raises, at the caller's line, unless opts are good.
 function options.check(opts)
@@ -16,9 +16,7 @@ function options.check(opts)
   for _, name in ipairs({ "from", "to", "type" }) do
     if type(opts[name]) ~= "string" and not (name == "to" and opts.dry_run) then misuse("mtx.quantize needs a string '" .. name .. "'") end
   end
-  for name, value in pairs(opts) do
-    if type(value) ~= KIND[name] then wrong(name, "a " .. KIND[name]) end
-  end
+  fields.check_kinds(opts, "mtx.quantize", fields.QUANTIZE, KIND)
   if opts.threads and (math.type(opts.threads) ~= "integer" or opts.threads < 0) then wrong("threads", "a whole number from 0") end
   for _, text in ipairs(opts.tensor_types or {}) do
     if type(text) ~= "string" then wrong("tensor_types", 'a list of "PATTERN=TYPE"') end
