@@ -151,6 +151,14 @@ function TestCli:test_misspelt_commands_and_names_are_met_halfway()
   lu.assertEquals({ err, code }, { "mtx: this model gives embeddings, no text; use embed (in the shell `mtx embed`)\n", 1 })
 end
 
+function TestCli:test_misspelt_variables_are_said()
+  local out, err, code = run("config", nil, "MTX_PROT=7 MTX_KERNELS=scalar")
+  lu.assertEquals({ err, code }, { "", 0 })
+  lu.assertStrMatches(out, ".*\nMTX_PROT +%(ignored%) +MTX_PROT is no option; did you mean MTX_PORT%?\n")
+  _, err, code = run("list --models-dir " .. temp.dir(), nil, "MTX_PROT=7")
+  lu.assertEquals({ err:match("^[^\n]*"), code }, { "mtx list: MTX_PROT is no option; did you mean MTX_PORT?", 0 })
+end
+
 function TestCli:test_misspelt_options_are_met_halfway()
   for command, says in pairs({
     ["run x --temperature 1"] = "unknown option --temperature; did you mean --temp?", ["run x --thread=2"] = "did you mean --threads?",

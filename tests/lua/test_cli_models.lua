@@ -101,8 +101,24 @@ function TestModels:test_a_config_file_of_another_kind_says_its_form()
   end
 end
 
-function TestModels:test_list_without_a_folder_says_what_makes_one()
-  lu.assertEquals({ run("list --models-dir no-such-folder") }, { "", "mtx list: there is no folder no-such-folder; give one with --models-dir, or `mtx pull` a model\n", 1 })
+-- A folder that somebody names is there, or the name is misspelt; nothing is made of it.
+function TestModels:test_a_mistyped_models_folder_is_said()
+  local none = temp.path()
+  local file = temp.file("FROM " .. assert(require("luv").fs_realpath(SMOL)) .. "\n")
+  for _, command in ipairs({ "create x -f " .. file, "list", "show x", "rm x", "cp x y" }) do
+    lu.assertEquals({ run(command .. " --models-dir " .. none) }, { "", "mtx " .. command:match("^%a+") .. ": there is no folder " .. none .. "; give one with --models-dir, or `mtx pull` a model\n", 1 }, command)
+  end
+  lu.assertNil(require("luv").fs_stat(none))
+end
+
+function TestModels:test_tokenize_and_detokenize_know_a_models_folder()
+  local uv, dir = require("luv"), temp.dir()
+  assert(uv.fs_symlink(assert(uv.fs_realpath(SMOL)), dir .. "/elsewhere.gguf"))
+  local here = " --models-dir " .. dir
+  local ids = cjson.decode((run("tokenize elsewhere 'Hello world' --json" .. here))).ids
+  lu.assertEquals(#ids, 2)
+  lu.assertEquals({ run("detokenize elsewhere " .. table.concat(ids, " ") .. here) }, { "Hello world", "", 0 })
+  lu.assertStrContains(select(2, run("tokenize elsewhere hi --model-dir " .. dir)), "did you mean --models-dir?")
 end
 
 function TestModels:test_serve_refuses_a_models_folder_that_is_not_there()

@@ -5,6 +5,7 @@ local lu = require("luaunit")
 local fake = require("fake_hub")
 local fixture = require("pull_fixture")
 local temp = require("temp")
+local uv = require("luv")
 
 local at = fixture.new()
 
@@ -78,7 +79,8 @@ function TestPullNames:test_names_that_are_refused()
   for name, words in pairs({ [""] = "model is required", ["hf.co/u"] = "hf.co/USER/REPO", ["hf.co/../r"] = "hf.co/USER/REPO", ["hf.co/u/r/x"] = "hf.co/USER/REPO",
     ["hf.co/u/.r"] = "hf.co/USER/REPO", ["ftp://x/y.gguf"] = "only http and https", ["http://u:p@x/y.gguf"] = "cannot read the host",
     ["https://x/y.zip"] = "must end in .gguf", ["https://x/y.gguf#md5=1"] = "#sha256=", ["https://10.0.0.1/y.gguf"] = "not among the places",
-    ["a b"] = "invalid model name", ["../x"] = "invalid model name", ["https://huggingface.co/docs"] = "neither a repository" }) do
+    ["a b"] = "invalid model name", ["../x"] = "../x is a path; what is on this machine needs no pull", ["./foo"] = "./foo is a path", ["/tmp/m.gguf"] = "is a path", ["~/m.gguf"] = "is a path",
+    [".foo"] = "hf.co/USER/REPO[:QUANT or :FILE], https://HOST/PATH.gguf or NAME[:TAG]", ["https://huggingface.co/docs"] = "neither a repository" }) do
     local fault = fixture.pull(at.puller, name)
     lu.assertEquals(fault and fault.status, 400, name)
     lu.assertStrContains(fault.message, words, false, name)
@@ -146,4 +148,35 @@ function TestPullNames:test_addresses_of_the_hub_are_its_repositories()
   at:right()
   lu.assertEquals(at.puller.store:pins()[1].name, "hf.co/u/r:m-Q4_0")
   at:pulled("https://hf.co/u/r")
+end
+
+-- mtx.pull of scripts: over the same hub, its failures as values, misuse raised.
+TestPullFromLua = at:around({})
+
+function TestPullFromLua:test_it_fetches_what_load_takes()
+  local mtx, events = require("mtx"), {}
+  local opts = { name = "hf.co/u/r", models_dir = at.dir, hub = at.hub.url, progress = function(e) events[#events + 1] = e.status end }
+  local got = assert(mtx.pull(opts))
+  lu.assertEquals(got.name, "hf.co/u/r:latest")
+  lu.assertEquals({ events[1], events[#events] }, { "pulling manifest", "success" })
+  lu.assertNotNil(uv.fs_stat(got.path))
+  lu.assertEquals(uv.fs_realpath(got.path):sub(-#"hf.co/u/r/m-Q4_0.gguf"), "hf.co/u/r/m-Q4_0.gguf")
+end
+
+function TestPullFromLua:test_failures_are_values_and_misuse_raises()
+  local mtx = require("mtx")
+  local function of(more)
+    local opts = { name = "hf.co/u/r", models_dir = at.dir, hub = at.hub.url }
+    for k, v in pairs(more) do opts[k] = v end
+    return mtx.pull(opts)
+  end
+  for code, more in pairs({ invalid = { name = "./x" }, notfound = { name = "hf.co/no/body" }, cancelled = { progress = function() return true end } }) do
+    local r, message, got = of(more)
+    lu.assertEquals({ r, got }, { nil, code }, message)
+  end
+  lu.assertEquals(select(3, of({ hub = "nowhere" })), "invalid")
+  lu.assertErrorMsgContains("oops", of, { progress = function() error("oops") end })
+  for _, more in ipairs({ { name = false }, { model_dir = "x" }, { pull_hosts = { 1 } }, { pull_max_gb = "1" } }) do lu.assertErrorMsgContains("mtx.pull", of, more) end
+  lu.assertErrorMsgContains("mtx.pull", mtx.pull, nil)
+  assert(of({})) -- none of them is in the way of the next
 end

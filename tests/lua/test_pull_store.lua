@@ -92,9 +92,7 @@ function TestPullStore:test_another_process_that_pulls_the_model_is_respected()
   local folder = at.puller.store:pull_dir("hf.co/u/r:latest")
   local function lock(pid)
     require("mtx.whole_file").make_dirs(folder)
-    local f = assert(io.open(folder .. "/lock", "w"))
-    f:write(pid, "\n")
-    f:close()
+    assert(io.open(folder .. "/lock." .. pid, "w")):close()
   end
   local pid, close = fixture.process()
   lock(pid)
@@ -106,6 +104,39 @@ function TestPullStore:test_another_process_that_pulls_the_model_is_respected()
   at:pulled()
   lock(math.tointeger(uv.os_getpid())) -- of one that had our number before us, as in a container
   at:pulled()
+end
+
+local MTX = (os.getenv("BUILD") or "build") .. "/mtx"
+
+-- Processes that take and give back the lock of one model as fast as they can never have it together.
+function TestPullStore:test_the_lock_is_one_processs_at_a_time()
+  local script = require("temp").file([[
+    local uv = require("luv")
+    local store = require("mtx.pull.store").new(arg[1])
+    local n, clashes, mark = 0, 0, arg[1] .. "/held"
+    math.randomseed(uv.os_getpid())
+    for i = 1, 300 do
+      local ok, unlock = pcall(store.lock, store, "m:latest", uv.sleep)
+      if ok then
+        n = n + 1
+        local fd = uv.fs_open(mark, "wx", 384)
+        if fd then uv.fs_close(fd) else clashes = clashes + 1 end
+        os.remove(mark)
+        unlock()
+      elseif tostring(unlock.status) ~= "409" then
+        clashes = clashes + 1000
+      end
+    end
+    print(n, clashes)]], ".lua")
+  local pipes, n, clashes = {}, 0, 0
+  for i = 1, 3 do pipes[i] = assert(io.popen(MTX .. " " .. script .. " " .. at.dir)) end
+  for _, pipe in ipairs(pipes) do
+    local held, bad = pipe:read("n", "n")
+    n, clashes = n + held, clashes + bad
+    pipe:close()
+  end
+  lu.assertTrue(n > 0)
+  lu.assertEquals(clashes, 0)
 end
 
 function TestPullStore:test_a_file_of_the_users_own_is_not_replaced()
@@ -170,6 +201,19 @@ function TestPullStore:test_a_pull_that_ended_while_it_placed_its_files_goes_on(
   lu.assertEquals(at.puller.store:partials(), {})
 end
 
+-- And rm takes what has its place, too; not what another pulled model has as well.
+function TestPullStore:test_a_pull_that_ended_while_it_placed_its_files_is_removed_whole()
+  at:start({ ["config.json"] = "{}", ["tokenizer.json"] = "{}", ["model.safetensors"] = BODY })
+  local there = at.dir .. "/hf.co/u/r/tokenizer.json"
+  fixture.pull(at.puller, "hf.co/u/r", function(e)
+    if e.status == "writing manifest" then require("mtx.whole_file").make_dirs(there) end
+  end)
+  assert(os.remove(there))
+  lu.assertEquals(fixture.files(at.dir), { "hf.co/u/r/config.json 2" })
+  lu.assertTrue(at.puller.store:drop_partial("hf.co/u/r:latest"))
+  lu.assertEquals(fixture.files(at.dir, true), {})
+end
+
 -- The models folder as list, show and rm see it.
 TestPulledModels = at:around({})
 
@@ -205,13 +249,12 @@ function TestPulledModels:test_T101_partial_ones_are_listed_apart_and_removed()
   local cat = catalog()
   lu.assertEquals(names_of(cat), {})
   lu.assertEquals(cat:partials(), { { name = "hf.co/u/r:latest", key = "hf.co/u/r:latest", size = 70000, total = SIZE } })
-  local f = assert(io.open(at.puller.store:pull_dir("hf.co/u/r:latest") .. "/lock", "w"))
   local pid, close = fixture.process()
-  f:write(pid, "\n")
-  f:close()
+  local lock = at.puller.store:pull_dir("hf.co/u/r:latest") .. "/lock." .. pid
+  assert(io.open(lock, "w")):close()
   lu.assertStrContains(select(2, cat:remove_partial("hf.co/u/r")), "is being pulled by process " .. pid)
   close()
-  os.remove(at.puller.store:pull_dir("hf.co/u/r:latest") .. "/lock")
+  os.remove(lock)
   lu.assertEquals(cat:remove_partial("hf.co/u/r"), "hf.co/u/r:latest")
   lu.assertEquals(fixture.files(at.dir, true), {})
   lu.assertNil(cat:remove_partial("hf.co/u/r"))

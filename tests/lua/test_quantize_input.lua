@@ -73,7 +73,9 @@ function TestHostile.test_importance()
   opts.imatrix = with(sums)
   local result = assert(quantize.run(opts))
   lu.assertEquals({ result.tensors[1].importance, result.tensors[2].importance }, { true, false })
-  opts.to, opts.imatrix = temp.path(), with({ 1, 2 }, { 2, 1 })
+  opts.to, opts.force = opts.imatrix, true
+  refused(opts, "that is the importance matrix itself")
+  opts.to, opts.imatrix, opts.force = temp.path(), with({ 1, 2 }, { 2, 1 }), nil
   refused(opts, "a.weight", "2 weights, its columns are 32")
   for _, bad in ipairs({ 0 / 0, -1, math.huge }) do
     sums[5], opts.imatrix = bad, nil

@@ -8,7 +8,7 @@ local modelfile = require("mtx.serve.models.modelfile")
 local names = require("mtx.serve.models.names")
 local uv = require("luv")
 
-local command = { name = "create", summary = "make a model of another one, as a Modelfile says" }
+local command = { name = "create", summary = "make a model of another one, as a Modelfile says", makes_folder = true }
 
 command.help = [[
 usage: mtx create NAME [-f MODELFILE] [--models-dir DIR]

@@ -1,7 +1,6 @@
 -- SPDX-License-Identifier: MIT
 -- `mtx list`: the models in the models folder.
 local capabilities = require("mtx.serve.models.capabilities")
-local uv = require("luv")
 local local_models = require("mtx.cli.local_models")
 
 local command = { name = "list", summary = "list the models in the models folder",
@@ -16,10 +15,6 @@ that cannot be read is listed with the reason, a pull that was broken off with h
 function command.run(args)
   local cat, code = local_models.open(command, args, 0)
   if not cat then return code end
-  if not uv.fs_stat(cat.dir) then
-    io.stderr:write("mtx list: there is no folder ", cat.dir, "; give one with --models-dir, or `mtx pull` a model\n")
-    return 1
-  end
   print(("%-44s %-9s %-12s %-10s %s"):format("NAME", "SIZE", "FAMILY", "QUANT", "ABILITIES"))
   for _, e in ipairs(cat:list()) do
     local info = cat:info_of(e)

@@ -4,14 +4,20 @@ local catalog = require("mtx.serve.models.catalog")
 local core = require("mtx.core")
 local models = require("mtx.serve.models")
 local options = require("mtx.cli.options")
+local uv = require("luv")
 
 local local_models = {}
 
--- Command's arguments -> catalog, words; or nil, exit code (already said why).
+-- Command's arguments (command.makes_folder: the default folder may come to be) -> catalog, words; or nil, exit code (already said why).
 function local_models.open(command, args, n_words)
   local c, words = options.read(command, args, n_words)
   if not c then return nil, words end
-  local cat = catalog.new({ dir = c.values.models_dir, describe = models.describe, sha256 = core.sha256, clock = os.clock,
+  local dir = c.values.models_dir
+  if not uv.fs_stat(dir) and not (command.makes_folder and c.sources.models_dir == "default") then
+    io.stderr:write("mtx ", command.name, ": there is no folder ", dir, "; give one with --models-dir, or `mtx pull` a model\n")
+    return nil, 1
+  end
+  local cat = catalog.new({ dir = dir, describe = models.describe, sha256 = core.sha256, clock = os.clock,
     warn = function(path, message) io.stderr:write("mtx ", command.name, ": ", path, ": ", message, "\n") end })
   return cat, words
 end

@@ -3,73 +3,34 @@
 --
 -- The forms {"ids":[],"pieces":[]} and, per line of a batch, {"ids":[]} or
 -- {"error":""} are promised to scripts. A vocabulary-only GGUF is enough.
+local args = require("mtx.cli.args")
 local tokenizer = require("mtx.core").tokenizer
 local infile = require("mtx.infile")
 local named = require("mtx.cli.named")
 local tok = require("mtx.tok")
 local cjson = require("cjson.safe").new()
 
-local tokenize = { summary = "text to token ids" }
+local tokenize = { name = "tokenize", summary = "text to token ids" }
+
+local options = {
+  { name = "add-special", kind = "flag", help = "add BOS, EOS and the like as the model wants them" },
+  { name = "parse-special", kind = "flag", help = "text that spells a control token becomes that token" },
+  { name = "file", short = "f", kind = "string", value = "FILE", help = "take the text from FILE; - is standard input" },
+  { name = "batch", kind = "string", value = "FILE", help = "one case a line in, one answer a line out; - is standard input" },
+  { name = "json", kind = "flag", help = 'print {"ids":[...],"pieces":[...]}' },
+  named.option,
+}
 
 tokenize.help = [[
-usage: mtx tokenize MODEL TEXT [--json] [--add-special] [--parse-special]
-       mtx tokenize MODEL --file FILE | - [...]
+usage: mtx tokenize MODEL TEXT [options]
+       mtx tokenize MODEL --file FILE | - [options]
        mtx tokenize MODEL --batch FILE.jsonl
 
-  --add-special    add BOS, EOS and the like as the model wants them
-  --parse-special  text that spells a control token becomes that token
-  --json           print {"ids":[...],"pieces":[...]}
-  --file FILE      take the text from FILE; TEXT "-" takes it from standard input
-  --batch FILE     one {"text" or "hex":"","add_special":false,"parse_special":false}
-                   a line in, one {"ids":[...]} or {"error":""} a line out; "-" is
-                   standard input
+Text must be UTF-8; TEXT "-" takes it from standard input. MODEL is a GGUF file (one with only a
+vocabulary will do), a model folder or a name of `mtx list`. A case of a batch is
+{"text" or "hex":"","add_special":false,"parse_special":false}, its answer {"ids":[...]} or {"error":""}.
 
-Text must be UTF-8. MODEL is a GGUF file; one with only a vocabulary will do.
-]]
-
-local function usage(message)
-  io.stderr:write("mtx tokenize: ", message, "\n", tokenize.help:match("^[^\n]*"), "\n")
-  return 2
-end
-
-local function fail(message)
-  io.stderr:write("mtx tokenize: ", message, "\n")
-  return 1
-end
-
-local VALUE = { ["--file"] = "file", ["--batch"] = "batch" }
-local SWITCH = { ["--json"] = "json", ["--add-special"] = "add_special", ["--parse-special"] = "parse_special", ["--help"] = "help", ["-h"] = "help" }
-
-local function parse(args)
-  local o, i, plain = {}, 1, false
-  while i <= #args do
-    local a = args[i]
-    local key, value = a:match("^(%-%-%w+)=(.*)$")
-    if plain or a == "-" or a:sub(1, 1) ~= "-" then
-      o[#o + 1] = a
-    elseif a == "--" then
-      plain = true
-    elseif SWITCH[a] then
-      o[SWITCH[a]] = true
-    elseif VALUE[key or a] then
-      if not key then
-        i = i + 1
-        value = args[i]
-      end
-      if not value then return nil, a .. " needs a value" end
-      o[VALUE[key or a]] = value
-    else
-      return nil, "unknown option " .. a
-    end
-    i = i + 1
-  end
-  return o
-end
-
-local function read(path)
-  if path == "-" then return io.read("a") end
-  return require("mtx.cli.args").read(path)
-end
+]] .. args.help(options)
 
 local function encode(t, text, opts)
   local ok, at = tokenizer.valid_utf8(text)
@@ -93,7 +54,7 @@ end
 local function run_batch(t, path)
   local f, message = io.stdin, nil
   if path ~= "-" then f, message = infile.open(path) end
-  if not f then return fail(message) end
+  if not f then return args.failure(message) end
   for line in f:lines() do
     local ids, why = batch_line(t, line)
     io.write(ids and '{"ids":[' .. table.concat(ids, ",") .. "]}" or '{"error":' .. cjson.encode(why) .. "}", "\n")
@@ -111,31 +72,24 @@ local function print_json(t, ids)
   io.write('{"ids":[', table.concat(ids, ","), '],"pieces":[', table.concat(pieces, ","), "]}\n")
 end
 
-function tokenize.run(args)
-  local o, message = parse(args)
-  if not o then return usage(message) end
-  if o.help then
-    io.write(tokenize.help)
-    return 0
+function tokenize.run(list)
+  local o, code = args.start(tokenize, options, list, function(values) return (values.file or values.batch) and 1 or 2 end)
+  if not o then return code end
+  local which, text = o.rest[1], o.rest[2]
+  if not which then return args.misuse(tokenize, named.WHICH) end
+  local message
+  if o.file or text == "-" then
+    if (o.file or "-") == "-" then text = io.read("a") else text, message = args.read(o.file) end
+    if not text then return args.failure(message) end
   end
-  if not o[1] then return usage("no MODEL given") end
+  if not text and not o.batch then return args.misuse(tokenize, "no TEXT given") end
   local t
-  if o.batch then
-    if o[2] then return usage("--batch takes no TEXT") end
-    t, message = tok.open((named.find(o[1])))
-    if not t then return fail(message) end
-    return run_batch(t, o.batch)
-  end
-  local text = o[2]
-  if o.file or text == "-" then text, message = read(o.file or "-") end
-  if message then return fail(message) end
-  if not text then return usage("no TEXT given") end
-  if o[3] then return usage("more than one TEXT; put it in quotes") end
-  t, message = tok.open((named.find(o[1])))
-  if not t then return fail(message) end
+  t, message = tok.open((named.find(which, o.models_dir)))
+  if not t then return args.failure(message) end
+  if o.batch then return run_batch(t, o.batch) end
   local ids
   ids, message = encode(t, text, { add_special = o.add_special, parse_special = o.parse_special })
-  if not ids then return fail(message) end
+  if not ids then return args.failure(message) end
   if o.json then
     print_json(t, ids)
   else

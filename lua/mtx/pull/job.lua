@@ -15,6 +15,7 @@ local loop = require("mtx.loop")
 local part = require("mtx.pull.part")
 local store_of = require("mtx.pull.store")
 local term = require("mtx.cli.term")
+local wait = require("mtx.pull.wait")
 
 local job = {}
 
@@ -135,7 +136,7 @@ local function run(self)
   self:say({ status = "pulling manifest" })
   self.plan = plan_of(self, self.store:pin(key))
   if not self.plan then return end
-  local unlock = self.store:lock(key)
+  local unlock = self.store:lock(key, function(ms) wait.ms(self, ms) end)
   local ok, fault = xpcall(fetch, function(e) return check.is_fault(e) and e or debug.traceback(tostring(e), 2) end, self, self.plan, self.store:pin(key))
   unlock()
   if not ok then error(fault, 0) end

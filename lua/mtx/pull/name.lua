@@ -6,6 +6,8 @@ local origins = require("mtx.pull.origins")
 
 local name = {}
 
+local NO_NAME <const> = "invalid model name; hf.co/USER/REPO[:QUANT or :FILE], https://HOST/PATH.gguf or NAME[:TAG] of Ollama's registry can be pulled"
+
 local HUB_HOSTS = { ["hf.co"] = true, ["huggingface.co"] = true, ["www.huggingface.co"] = true }
 
 local function good_repo(repo)
@@ -59,15 +61,18 @@ end
 -- text; hub: parsed URL of the hub -> {kind = "hub" | "url" | "registry", model = names.parse's result, source = text, ...} | nil, message
 function name.parse(text, hub)
   if type(text) ~= "string" or text == "" then return nil, "model is required" end
-  if #text > 2000 or text:find("[%c%s\127-\255]") then return nil, "invalid model name" end
+  if text:find("^[%.~]?/") or text:find("^%.%./") then
+    return nil, text:gsub("%c", "?"):sub(1, 200) .. " is a path; what is on this machine needs no pull: `mtx run` takes paths, the server serves what lies in the models folder (a link will do)"
+  end
+  if #text > 2000 or text:find("[%c%s\127-\255]") then return nil, NO_NAME end
   if text:find("^%a+://") then return of_url(text, hub) end
   local host, rest = text:match("^([^/]+)/(.+)$")
   if host and (HUB_HOSTS[host:lower()] or host:lower() == hub.shown) then
     local repo, want = rest:match("^([^/:]+/[^/:]+):(.*)$")
     return of_hub(repo or rest, want)
   end
-  local model, message = names.parse(text)
-  if not model then return nil, message end
+  local model = names.parse(text)
+  if not model then return nil, NO_NAME end
   return { kind = "registry", model = model, source = model.full }
 end
 

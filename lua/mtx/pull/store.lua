@@ -4,7 +4,7 @@
 --   DIR/hf.co/USER/REPO/...   the files of a model of the hub, under their own names
 --   DIR/ollama.com/NS/MODEL/  those of Ollama's registry
 --   DIR/.mtx/pins/ID.json     a pulled model: {name, source, revision, from, folder, files = [{path, size, sha256, etag}], pulled, modelfile}
---   DIR/.mtx/pulls/ID/        a pull that is not complete: plan.json (as a pin, `pulled` only once files get their places), parts, lock
+--   DIR/.mtx/pulls/ID/        a pull that is not complete: plan.json (as a pin, `pulled` only once files get their places), parts, lock.PID
 --
 -- ID follows from the model's name. Paths are relative to DIR; none leads out of it.
 local uv = require("luv")
@@ -138,34 +138,42 @@ function Store:partials()
   return out
 end
 
--- The number of another process that pulls the model now | nil. A lock of a process that is gone is nobody's, though its number
--- may be another program's by now, or our own (in a container everybody is number 1).
+-- The number of another process that pulls the model now | nil. A lock is a file lock.PID; that of a process that is gone is nobody's,
+-- though its number may be another program's by now, or our own (in a container everybody is number 1).
 function Store:puller(key)
-  local pid = math.tointeger(tonumber((infile.read(self:pull_dir(key) .. "/lock", 32) or ""):match("%d+")))
-  return pid and pid ~= uv.os_getpid() and pid_file.runs(pid) and pid or nil
+  local found
+  each_name(self:pull_dir(key), function(name)
+    local pid = math.tointeger(tonumber(name:match("^lock%.(%d+)$")))
+    if pid and pid ~= uv.os_getpid() and pid_file.runs(pid) then found = pid end
+  end)
+  return found
 end
 
--- Only one process pulls a model at a time. -> function that gives it back; raises a Fault.
-function Store:lock(key)
+-- Only one process pulls a model at a time: everybody puts up a lock of its own and then looks for others'. Whoever looks last sees
+-- all, so two never go on together; two that came at once both step back, and try again after waits (pause(ms)) of different lengths.
+-- -> function that gives it back; raises a Fault.
+function Store:lock(key, pause)
   local dir = self:pull_dir(key)
-  whole_file.make_dirs(dir)
-  local path = dir .. "/lock"
-  for _ = 1, 2 do
-    local fd, message, code = uv.fs_open(path, "wx", tonumber("600", 8))
-    if fd then
-      whole_file.put(fd, math.tointeger(uv.os_getpid()) .. "\n")
-      uv.fs_close(fd)
-      return function()
-        os.remove(path)
-        os.remove(dir) -- when nothing else is in it
-      end
-    end
-    if code ~= "EEXIST" then unwritten(message) end
-    local pid = self:puller(key)
-    if pid then check.fail(409, "another process (" .. pid .. ") pulls this model already") end
+  local path = dir .. "/lock." .. math.tointeger(uv.os_getpid())
+  local function unlock()
     os.remove(path)
+    os.remove(dir) -- when nothing else is in it
   end
-  check.fail(500, "cannot lock the pull")
+  local pid
+  for try = 1, 4 do
+    if try > 1 then pause(math.random(1, 10 * try)) end
+    whole_file.make_dirs(dir)
+    local fd, message, code = uv.fs_open(path, "w", tonumber("600", 8))
+    if fd then
+      uv.fs_close(fd)
+      pid = self:puller(key)
+      if not pid then return unlock end
+      unlock()
+    elseif code ~= "ENOENT" then -- that is somebody's unlock, between our two steps
+      unwritten(message)
+    end
+  end
+  check.fail(409, pid and "another process (" .. pid .. ") pulls this model already" or "other processes pull this model; try again")
 end
 
 local function write_document(path, doc, pulled)
@@ -184,13 +192,6 @@ function Store:begin(plan)
   write_document(plan_path(self, plan.model.key), plan, before and before.pulled) -- what has its place already stays ours
 end
 
--- Removes what is in the folder of an incomplete pull. -> was there one?
-function Store:drop_partial(key)
-  local dir = self:pull_dir(key)
-  each_name(dir, function(name) os.remove(dir .. "/" .. name) end)
-  return os.remove(dir) ~= nil
-end
-
 -- Folders that are empty now, from that of `path` upwards; never DIR itself.
 local function prune(self, path)
   local folder = path:match("^(.*)/")
@@ -206,6 +207,15 @@ local function remove_unclaimed(self, old)
       prune(self, f.path)
     end
   end
+end
+
+-- Removes what there is of an incomplete pull, files that have their places already too. -> was there one?
+function Store:drop_partial(key)
+  local dir, plan = self:pull_dir(key), read_document(plan_path(self, key))
+  each_name(dir, function(name) os.remove(dir .. "/" .. name) end)
+  local gone = os.remove(dir) ~= nil
+  if plan and plan.pulled then remove_unclaimed(self, plan) end
+  return gone
 end
 
 -- Other names of files that have just been replaced go over to the new revision with them.

@@ -38,7 +38,7 @@ local function settings(opts)
 end
 
 -- Why `to` may not be written, or nil.
-local function unwritable(from, to, force)
+local function unwritable(from, to, opts)
   local there = uv.fs_stat(to)
   if not there then return nil end
   if there.type ~= "file" then return to .. ": there is something that is no file" end
@@ -46,7 +46,8 @@ local function unwritable(from, to, force)
   for _, path in ipairs(from) do
     if uv.fs_realpath(path) == real then return to .. ": that is the model itself" end
   end
-  return not force and to .. ": the file exists (--force replaces it)" or nil
+  if opts.imatrix and uv.fs_realpath(opts.imatrix) == real then return to .. ": that is the importance matrix itself" end
+  return not opts.force and to .. ": the file exists (--force replaces it)" or nil
 end
 
 local function entries(g, made, s)
@@ -98,7 +99,7 @@ function quantize.run(opts)
   if made.needs_importance then
     return nil, ("%s needs importance for tensor '%s' (--imatrix FILE): without it the model would be garbage"):format(s.mix.name, made.needs_importance)
   end
-  message = unwritable(g:info().shards, opts.to, opts.force)
+  message = unwritable(g:info().shards, opts.to, opts)
   if message then return nil, message end
   local folder = opts.to:match("^(.*)/") or "."
   message = free_disk.short(folder == "" and "/" or folder, made.bytes + free_disk.SPARE_BYTES)
