@@ -52,7 +52,7 @@ BENCH_BIN := $(patsubst tests/%.c,$(BUILD)/tests/%,$(BENCH_SRC))
 FUZZ_SRC  := $(sort $(wildcard tests/fuzz/fuzz_*.c))
 FUZZ_BIN  := $(patsubst tests/%.c,$(BUILD)/tests/%,$(FUZZ_SRC))
 
-.PHONY: all help clean install install-module setup setup-test models bench-models demo demo-serve status bench-peer test test-run test-bins bench asan asan-c module golden fuzz fuzz-bins neon-check
+.PHONY: all help clean install install-module setup setup-test models bench-models demo demo-serve status bench-peer test test-run test-bins bench asan asan-c module golden fuzz fuzz-bins neon-check always
 .DEFAULT_GOAL := all
 
 all: $(BUILD)/mtx ## build the mtx program
@@ -76,11 +76,11 @@ $(BUILD)/lua/mtx/core.so: $(BIND_OBJ) $(BUILD)/libmtx.a
 isa_flags = $(ISA_FLAGS_$(1)) $(if $(findstring _vnni,$(2)),-mavx512vnni) $(if $(findstring _vbmi,$(2)),-mavx512vbmi) \
   $(if $(findstring _dotprod,$(2)),-march=armv8.2-a+dotprod)
 
-# The list of architectures is the list of files csrc/model/arch_NAME.c.
+# The list of architectures is the list of files csrc/model/arch_NAME.c; it is written anew when one came or went.
 ARCH_NAMES := $(patsubst csrc/model/arch_%.c,%,$(sort $(wildcard csrc/model/arch_*.c)))
-$(BUILD)/gen/archs.def: $(wildcard csrc/model/arch_*.c)
+$(BUILD)/gen/archs.def: always
 	@mkdir -p $(@D)
-	@printf 'X(%s)\n' $(ARCH_NAMES) > $@
+	@printf 'X(%s)\n' $(ARCH_NAMES) | cmp -s - $@ || printf 'X(%s)\n' $(ARCH_NAMES) > $@
 $(BUILD)/obj/model/registry.o: $(BUILD)/gen/archs.def
 
 $(BUILD)/obj/%.o: csrc/%.c

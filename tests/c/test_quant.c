@@ -85,8 +85,9 @@ static void test_golden_file(const mtx_qtype *t, const char *suffix) {
   snprintf(name, sizeof name, "%s.%s.f32", t->name, suffix);
   float *want = slurp(name, &n_want), *got = malloc(N * sizeof *got);
   uint64_t row_bytes = 0;
-  CHECK(mtx_qtype_row_bytes(t, N_COLS, &row_bytes) && n_src == N_ROWS * row_bytes && n_want == N * 4, "%s", name);
-  if (check_n_failed == 0) {
+  bool whole = mtx_qtype_row_bytes(t, N_COLS, &row_bytes) && n_src == N_ROWS * row_bytes && n_want == N * 4;
+  CHECK(whole, "%s", name);
+  if (whole) {
     t->decode(src, got, N);
     int bad = 0, first = -1;
     for (int i = 0; i < N; i++)
@@ -154,6 +155,12 @@ static void test_encode(void) {
     snprintf(name, sizeof name, "%s.q", t->name);
     uint8_t *want = slurp(name, &n_want), *got = malloc(n_want + 1);
     float *back = malloc(t->block * sizeof *back);
+    bool whole = n_want == (size_t)N / t->block * t->block_bytes;
+    CHECK(whole, "%s", name);
+    if (!whole) {
+      free(want), free(got), free(back);
+      continue;
+    }
     mtx_qtype_encode_rows(t, src, got, N_ROWS, N_COLS, NULL);
     int bad = 0, first = -1, left_out = 0;
     for (int k = 0; k < N / (int)t->block; k++) {
@@ -188,7 +195,7 @@ static void test_encode_activation(void) {
     snprintf(name, sizeof name, "activation.%s", t->name);
     uint8_t *want = slurp(name, &n_want), *got = malloc(N_COLS * 4);
     t->encode(src, got, N_COLS);
-    CHECK(n_want == N_COLS / t->block * t->block_bytes && memcmp(got, want, n_want) == 0, "%s", name);
+    CHECK(want && n_want == N_COLS / t->block * t->block_bytes && memcmp(got, want, n_want) == 0, "%s", name);
     free(want), free(got);
   }
   free(src);

@@ -47,6 +47,9 @@ function BODY.llama(fault, kind, _, status)
   return { error = e }
 end
 
+-- Every route's dialect must be one of these.
+function errors.speaks(dialect) return BODY[dialect] ~= nil end
+
 -- dialect, Fault, request id -> HTTP status, body table.
 function errors.of(dialect, fault, id)
   local kind = kind_of(fault)

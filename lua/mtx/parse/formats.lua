@@ -27,7 +27,6 @@ local function has(...)
   end
 end
 
-
 local function either(a, b)
   return function(template) return a(template) or b(template) end
 end

@@ -2,10 +2,11 @@
 -- The route table. Every route names its scope ("public", "infer", "embed",
 -- "admin") and its dialect (whose error bodies it answers with); a route without
 -- a scope is an error at start, so nothing is ever open by accident.
+local errors = require("mtx.api.errors")
+
 local routes = {}
 
 local SCOPES = { public = true, infer = true, embed = true, admin = true }
-local DIALECTS = { ollama = true, openai = true, anthropic = true, llama = true }
 
 local Table = {}
 Table.__index = Table
@@ -17,7 +18,7 @@ function routes.new() return setmetatable({ exact = {}, patterns = {}, list = {}
 -- stream_body = function(x) -> sink (optional), limited = false for no rate limit}.
 function Table:add(method, path, route)
   assert(SCOPES[route.scope], "route " .. method .. " " .. path .. " has no scope")
-  assert(DIALECTS[route.dialect], "route " .. method .. " " .. path .. " has no dialect")
+  assert(errors.speaks(route.dialect), "route " .. method .. " " .. path .. " has no dialect")
   assert(type(route.handler) == "function", "route " .. method .. " " .. path .. " has no handler")
   route.method, route.path = method, path
   self.list[#self.list + 1] = route
