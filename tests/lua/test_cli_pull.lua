@@ -111,13 +111,14 @@ function TestCliPull:test_T101_interrupted_and_gone_on_with()
     if r.n == 1 then a.length, a.body, a.hold = #a.body, a.body:sub(1, #a.body // 2), true end
     return a
   end
-  local timer = uv.new_timer()
+  local timer, sent = uv.new_timer(), false -- a second one would end the program at once
   local out, err, code = run({ "pull", "--json", "hf.co/u/r" }, function(_, process)
-    if timer:is_active() then return end
+    if sent or timer:is_active() then return end
     timer:start(5, 5, function() -- some bytes have come
       local part = store.new(dir):partials()[1]
       if not part or part.size == 0 then return end
       timer:stop()
+      sent = true
       process:kill("sigint")
     end)
   end)
