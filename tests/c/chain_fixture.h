@@ -31,6 +31,16 @@ static inline bool fixture_open(fixture *f, const chain *c) {
   return rc == MTX_OK;
 }
 
+// A model that says "Hello, world. END of it" after `hello` (which stands for "Hel" and does not come back) and x for ever after `loop`.
+static inline bool fixture_open_hello(fixture *f, int *hello, int *loop) {
+  chain c;
+  chain_init(&c);
+  *hello = chain_say(&c, "Hello, world. END of it", 3);
+  *loop = chain_add(&c, "x", 1);
+  c.succ[*loop] = *loop;
+  return fixture_open(f, &c);
+}
+
 static inline void fixture_close(fixture *f) {
   mtx_tok_close(f->tok);
   mtx_model_close(f->model);

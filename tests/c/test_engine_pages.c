@@ -95,13 +95,9 @@ static void test_pressure(const fixture *f, int loop) {
 
 int main(void) {
   mtx_kern_init(MTX_TIER_AMX);
-  chain c;
-  chain_init(&c);
-  int hello = chain_say(&c, "Hello, world. END of it", 3);  // "Hel" is the prompt; its text does not come back
-  int loop = chain_add(&c, "x", 1);
-  c.succ[loop] = loop;
   fixture f;
-  if (fixture_open(&f, &c)) {
+  int hello, loop;
+  if (fixture_open_hello(&f, &hello, &loop)) {
     test_prefix(&f, hello, loop);
     test_pressure(&f, loop);
   }
