@@ -243,6 +243,19 @@ static int n_reading(const mtx_engine *e) {
   return n;
 }
 
+// Does anybody read a prompt, or would if this step had room?
+static bool reads(const mtx_engine *e) {
+  bool full = false;  // those who wait for a place wait for somebody's end
+  for (size_t i = 0; i < e->n_runs; i++) {
+    const mtx_run *r = e->runs[i];
+    if (r->doomed || r->parked || decodes(e, r) || !to_feed(e, r)) continue;
+    bool waits = r->seq < 0 && !r->job && !r->guided;
+    if (waits && !full) full = n_running(e, r) >= (size_t)e->opts.n_parallel;
+    if (!waits || !full) return true;
+  }
+  return false;
+}
+
 // Prompt rows of this step. Those who decode feel all that has happened since the last one.
 static int64_t prefill_budget(const mtx_engine *e, int64_t room) {
   int64_t n = e->policy.prefill_tokens;
@@ -260,7 +273,7 @@ void mtx_batch_build(mtx_engine *e) {
   bool causal = mtx_model_get_info(e->model)->causal;
   int64_t step = mtx_context_max_rows(e->ctx);
   if (causal && e->policy.step_tokens > 0 && e->policy.step_tokens < step) step = e->policy.step_tokens;
-  e->n_rows = e->n_outs = 0;
+  e->n_rows = e->n_outs = e->n_draft_rows = 0;
   for (size_t i = 0; i < e->n_runs && e->n_rows < step; i++) {
     mtx_run *r = e->runs[i];
     if (r->seq < 0 || r->doomed || r->parked || !decodes(e, r)) continue;
@@ -303,4 +316,5 @@ void mtx_batch_build(mtx_engine *e) {
     if (n > 0) add_rows(e, r, n);
     budget -= n;
   }
+  if (e->n_decode_rows && e->n_rows == e->n_decode_rows && !reads(e)) mtx_draft_rows(e, step);
 }

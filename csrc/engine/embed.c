@@ -106,7 +106,7 @@ static mtx_code group_new(mtx_engine *e, const int32_t *const *tokens, const int
   *out = NULL;
   mtx_code rc = pooling_of(e, &pooling, err);
   if (!rc) rc = mtx_check_lora(e, lora, err);
-  for (int i = 0; i < n && !rc; i++) rc = mtx_check_tokens(e, tokens[i], n_tokens[i], err);
+  for (int i = 0; i < n && !rc; i++) rc = mtx_check_tokens(e, "tokens", tokens[i], n_tokens[i], err);
   if (rc) return rc;
   mtx_embed_group *g = calloc(1, sizeof *g);
   if (!g) goto nomem;

@@ -19,6 +19,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "engine/draft.h"
 #include "engine/step.h"
 #include "grammar/grammar.h"
 #include "sample/sample.h"
@@ -80,6 +81,8 @@ typedef struct mtx_request {
                              // string, or of a character) comes with the DONE event of a length or a cancel. Not with bans
   const char *rest; size_t n_rest;  // such text of the request that this one continues; stop strings are found across
   bool progress;             // an event after each step that read a part of the prompt
+  mtx_draft_opts draft;      // max 0 = no drafts. They change no token, only when it comes. MTX_EUNSUPPORTED: with recurrent state or guidance
+  const int32_t *reference; int64_t n_reference;  // with drafts: a text that the reply may repeat
   const int32_t *shown; int n_shown;  // control tokens whose text is given out all the same (marks of tool calls)
 } mtx_request;
 void mtx_request_init(mtx_request *r);
@@ -112,6 +115,7 @@ typedef struct mtx_event {
   mtx_logprob *top; size_t n_top, cap_top;
   float *vectors; int64_t n_vectors, vector_len;      // DONE of embeddings
   int64_t n_prompt, n_cached, n_generated;            // START, PROGRESS: the first two; DONE: all
+  int64_t n_drafted, n_draft_accepted;                // DONE: tokens that were drafted, and of them those that were sampled
   int64_t n_processed;     // PROGRESS: tokens of the prompt that are in memory, cached ones too
   double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE; PROGRESS: t_prefill_ms so far
   mtx_done_reason reason;
@@ -143,7 +147,7 @@ typedef struct mtx_engine_stats {
   int64_t n_pages, n_pages_free, n_pages_shared, n_cache_entries;     // now
   uint64_t cache_bytes, kv_page_bytes;
   int64_t n_submitted, n_finished, n_cancelled, n_failed, n_preempted;  // since open
-  int64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens, n_steps, n_rows;
+  int64_t n_prompt_tokens, n_cached_tokens, n_generated_tokens, n_drafted_tokens, n_accepted_tokens, n_steps, n_rows;
   double t_busy_ms;        // time in steps
   int last_rows;           // rows of the last step
   bool kv_ok;              // page counts agree with page tables

@@ -118,6 +118,7 @@ void mtx_emit_done(mtx_engine *e, mtx_run *r, mtx_done_reason reason, const mtx_
   double now = mtx_now_ms();
   ev->reason = reason;
   ev->n_generated = r->n_generated;
+  if (r->draft) ev->n_drafted = r->draft->n_drafted, ev->n_draft_accepted = r->draft->n_accepted;
   ev->t_queue_ms = (r->t_start ? r->t_start : now) - r->t_submit;
   if (r->t_start) ev->t_prefill_ms = (r->t_first ? r->t_first : now) - r->t_start;
   if (r->t_first) ev->t_decode_ms = now - r->t_first;

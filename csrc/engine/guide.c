@@ -17,10 +17,7 @@ static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
   if (r->n_negative > e->n_ctx - (r->max_tokens > 0))
     return mtx_fail_at(err, MTX_ELIMIT, NULL, "negative", 0, "the negative prompt has %lld tokens, the context is %lld tokens", (long long)r->n_negative,
                        (long long)e->n_ctx);
-  for (int64_t i = 0; i < r->n_negative; i++)
-    if (r->negative[i] < 0 || r->negative[i] >= e->n_vocab)
-      return mtx_fail_at(err, MTX_EINVAL, NULL, "negative", 0, "token %d does not exist; the vocabulary has %d", r->negative[i], e->n_vocab);
-  return MTX_OK;
+  return mtx_check_tokens(e, "negative", r->negative, r->n_negative, err);
 }
 
 mtx_code mtx_guide_new(const mtx_engine *e, const mtx_request *r, mtx_run *run, mtx_err *err) {

@@ -27,7 +27,9 @@ static void tell_progress(mtx_engine *e) {
 }
 
 static void failed_step(mtx_engine *e, const mtx_err *err) {
-  if (err->code == MTX_ELIMIT && mtx_prefix_evict(e->prefix)) return;  // window pages; try again
+  bool drafted = e->n_draft_rows > 0;
+  (void)mtx_draft_settle(e, true);
+  if (err->code == MTX_ELIMIT && (drafted || mtx_prefix_evict(e->prefix))) return;  // window pages; try again
   e->n_rows = 0;
   if (err->code == MTX_ELIMIT && mtx_batch_make_room(e, e->n_runs ? e->runs[0] : NULL)) return;
   for (size_t i = 0; i < e->n_runs; i++)
@@ -44,7 +46,8 @@ static void step(mtx_engine *e) {
   }
   double ms = mtx_now_ms() - start;
   e->t_step = start + ms;
-  mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
+  if (!e->n_draft_rows) mtx_pace_measure(&e->pace, e->n_decode_rows, e->n_rows - e->n_decode_rows, ms);
+  mtx_draft_measure(e, ms);
   keep_marks(e);
   if (e->n_rows > e->n_decode_rows) tell_progress(e);
   int64_t n_new = 0;
@@ -60,18 +63,21 @@ static void step(mtx_engine *e) {
     } else if (e->out_token[i] < r->n_prompt - 1 && !r->t_first) {
       mtx_run_prompt_logits(e, r, e->out_token[i], row);
     } else {
-      if (!(r = mtx_guide_join(e, r, e->out_token[i], &row))) continue;
+      if (!mtx_draft_holds(r, e->out_token[i]) || !(r = mtx_guide_join(e, r, e->out_token[i], &row))) continue;
       int64_t before = r->n_generated;
       mtx_run_logits(e, r, row);
       n_new += r->n_generated > before;
       mtx_guide_follow(e, r);
     }
   }
+  int n_held = mtx_draft_settle(e, false);
   pthread_mutex_lock(&e->lock);
   mtx_engine_stats *s = &e->stats;
   s->n_steps++;
   s->n_rows += e->n_rows;
   s->n_generated_tokens += n_new;
+  s->n_drafted_tokens += e->n_draft_rows;
+  s->n_accepted_tokens += n_held;
   s->t_busy_ms += ms;
   s->last_rows = e->n_rows;
   pthread_mutex_unlock(&e->lock);

@@ -14,9 +14,9 @@ static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
   if (!mtx_model_get_info(e->model)->has_logits) return mtx_fail(err, MTX_EUNSUPPORTED, "this model gives embeddings, no text; use embed");
   if (!e->work) return mtx_fail(err, MTX_EUNSUPPORTED, "this model has no tokenizer that mtx can read; a session takes token ids and gives logits");
   if (r->n_tokens < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "the prompt is empty");
-  for (int64_t i = 0; i < r->n_tokens; i++)
-    if (r->tokens[i] < 0 || r->tokens[i] >= e->n_vocab)
-      return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "token %d does not exist; the vocabulary has %d", r->tokens[i], e->n_vocab);
+  mtx_code rc = mtx_check_tokens(e, "tokens", r->tokens, r->n_tokens, err);
+  if (!rc && r->n_reference) rc = mtx_check_tokens(e, "reference", r->reference, r->n_reference, err);
+  if (rc) return rc;
   if (r->max_tokens < 0) return mtx_fail_at(err, MTX_EINVAL, NULL, "max_tokens", 0, "%lld is negative", (long long)r->max_tokens);
   if (r->n_tokens > e->n_ctx - (r->max_tokens > 0))
     return mtx_fail(err, MTX_ELIMIT, "the prompt has %lld tokens, the context is %lld tokens; shorten the prompt or raise the context",
@@ -25,10 +25,12 @@ static mtx_code check(const mtx_engine *e, const mtx_request *r, mtx_err *err) {
   if (capacity && r->n_tokens > capacity)
     return mtx_fail(err, MTX_ELIMIT, "the prompt has %lld tokens, the whole KV cache holds %lld; raise its budget",
                     (long long)r->n_tokens, (long long)capacity);
-  mtx_code rc = mtx_check_lora(e, r->lora, err);
-  if (rc) return rc;
+  if ((rc = mtx_check_lora(e, r->lora, err))) return rc;
   if (r->logprobs > 1000 || r->prompt_logprobs > 1000)
     return mtx_fail_at(err, MTX_EINVAL, NULL, "logprobs", 0, "at most 1000 alternatives per token");
+  if (r->draft.max && mtx_model_get_info(e->model)->recurrent)
+    return mtx_fail_at(err, MTX_EUNSUPPORTED, NULL, "draft", 0, "this model has recurrent state, which cannot be cut back to what holds of a draft");
+  if (r->draft.max && r->cfg_scale != 1) return mtx_fail_at(err, MTX_EUNSUPPORTED, NULL, "draft", 0, "cannot be combined with guidance (cfg_scale)");
   if (r->n_bans && r->n_rest) return mtx_fail_at(err, MTX_EUNSUPPORTED, NULL, "rest", 0, "cannot be combined with banned strings");
   if (r->n_bans && (r->matcher || r->logprobs >= 0))
     return mtx_fail_at(err, MTX_EUNSUPPORTED, NULL, "banned_strings", 0, "cannot be combined with a grammar or logprobs");
@@ -129,6 +131,8 @@ mtx_code mtx_run_new(const mtx_engine *e, const mtx_request *r, mtx_run **out, m
   for (int i = 0; i < r->n_bans; i++)
     if ((rc = add_rule(run, r->bans[i], r->ban_lens[i], true, err))) goto fail;
   if ((rc = mtx_guide_new(e, r, run, err))) goto fail;
+  if (r->draft.max && ((rc = mtx_draft_open(&run->draft, &r->draft, run->n_max, r->reference, r->n_reference, err)) ||
+                       (rc = mtx_draft_read(run->draft, r->tokens, r->n_tokens, err)))) goto fail;
   *out = run;
   return MTX_OK;
 fail:
@@ -148,6 +152,7 @@ void mtx_run_free(mtx_run *r) {
   mtx_ids_fini(&r->shown);
   mtx_ids_fini(&r->text_len);
   mtx_buf_fini(&r->held);
+  mtx_draft_close(r->draft);
   mtx_sampler_close(r->sampler);
   mtx_matcher_free(r->matcher);
   mtx_event_free(r->start);
@@ -159,6 +164,7 @@ void mtx_run_free(mtx_run *r) {
 // The prefix index remembers a finished request.
 static void release(mtx_engine *e, mtx_run *r, bool keep) {
   if (r->seq < 0) return;
+  if (r->n_sure) (void)mtx_kv_seq_truncate(e->kv, r->seq, r->n_sure);
   if (keep && r->cache_key) mtx_prefix_put(e->prefix, r->cache_key, r->seq, r->tokens.ptr);
   mtx_kv_seq_free(e->kv, r->seq);
   r->seq = -1;

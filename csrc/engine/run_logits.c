@@ -75,7 +75,7 @@ void mtx_run_logits(mtx_engine *e, mtx_run *r, const float *logits) {
     return;
   }
   if (r->matcher && (rc = mtx_matcher_accept_token(r->matcher, (uint32_t)token, &err))) goto fail;
-  if ((rc = mtx_ids_push(&r->tokens, token, &err))) goto fail;
+  if ((rc = mtx_ids_push(&r->tokens, token, &err)) || (r->draft && (rc = mtx_draft_add(r->draft, token, &err)))) goto fail;
   r->n_generated++;
   if (r->logprobs >= 0) {
     lp.id = token;

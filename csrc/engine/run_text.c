@@ -96,6 +96,7 @@ static mtx_code roll_back(mtx_engine *e, mtx_run *r, size_t at, mtx_err *err) {
   r->bans[n++] = (mtx_ban){r->n_prompt + i, r->tokens.ptr[r->n_prompt + i]};
   r->n_bans = n;
   r->tokens.len = (size_t)(r->n_prompt + i);
+  if (r->draft) mtx_draft_cut(r->draft, (int64_t)r->tokens.len);
   r->text_len.len = (size_t)i;
   r->n_generated = i;
   r->held.len = (size_t)(end - r->sent_bytes);

@@ -178,18 +178,18 @@ void mtx_session_close(mtx_session *s) {
 
 int64_t mtx_session_n_tokens(const mtx_session *s) { return (int64_t)s->tokens.len; }
 
-mtx_code mtx_check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n, mtx_err *err) {
-  if (n < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "there are none");
+mtx_code mtx_check_tokens(const mtx_engine *e, const char *field, const int32_t *tokens, int64_t n, mtx_err *err) {
+  if (n < 1) return mtx_fail_at(err, MTX_EINVAL, NULL, field, 0, "there are none");
   for (int64_t i = 0; i < n; i++)
     if (tokens[i] < 0 || tokens[i] >= e->n_vocab)
-      return mtx_fail_at(err, MTX_EINVAL, NULL, "tokens", 0, "token %d does not exist; the vocabulary has %d", tokens[i], e->n_vocab);
+      return mtx_fail_at(err, MTX_EINVAL, NULL, field, 0, "token %d does not exist; the vocabulary has %d", tokens[i], e->n_vocab);
   return MTX_OK;
 }
 
 mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool all, const float **logits, mtx_err *err) {
   mtx_engine *e = s->engine;
   size_t want;
-  mtx_code rc = mtx_check_tokens(e, tokens, n, err);
+  mtx_code rc = mtx_check_tokens(e, "tokens", tokens, n, err);
   if (rc) return rc;
   if (__builtin_mul_overflow(all ? (size_t)n : 1, (size_t)e->n_out, &want)) return mtx_fail(err, MTX_ELIMIT, "too many rows of logits");
   if ((rc = mtx_grow(&s->logits, &s->cap_logits, want, sizeof *s->logits, err))) return rc;
@@ -202,7 +202,7 @@ mtx_code mtx_session_eval(mtx_session *s, const int32_t *tokens, int64_t n, bool
 mtx_code mtx_sessions_eval(mtx_session *const *s, const int32_t *tokens, int n, const float **logits, mtx_err *err) {
   if (n < 1) return MTX_OK;
   mtx_engine *e = s[0]->engine;
-  mtx_code rc = mtx_check_tokens(e, tokens, n, err);
+  mtx_code rc = mtx_check_tokens(e, "tokens", tokens, n, err);
   for (int i = 0; i < n && !rc; i++) {
     bool twice = s[i]->engine != e;
     for (int k = 0; k < i; k++) twice |= s[k] == s[i];

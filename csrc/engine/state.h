@@ -14,12 +14,14 @@
 
 #include "engine/engine.h"
 #include "engine/disk.h"
+#include "engine/draft.h"
 #include "engine/pace.h"
 #include "gguf/map.h"
 #include "kv/prefix.h"
 #include "kv/saved.h"
 
 enum { MTX_MAX_MARKS = 3 };
+enum { MTX_DRAFT_WIDEST = 64 };  // rows of a step with drafts
 
 typedef struct mtx_text_rule { char *text; size_t len; bool ban; } mtx_text_rule;  // stop or banned string
 typedef struct mtx_ban { int64_t at; int32_t token; } mtx_ban;  // token may not stand at this index
@@ -63,6 +65,9 @@ typedef struct mtx_run {
   struct mtx_run *guide, *guided;
   double cfg_scale;
   float *row; bool has_row;    // logits that wait for the other's
+  // drafts (draft_rows.c)
+  mtx_draft *draft;
+  int64_t n_sure;              // while a draft is in its sequence: how many of the tokens there hold; 0 = all
   // evaluation
   struct mtx_job *job;
 } mtx_run;
@@ -123,9 +128,12 @@ struct mtx_engine {
 
   // The engine's thread only.
   mtx_run **runs; size_t n_runs, cap_runs;  // requests and evaluations, in order of arrival
-  mtx_row *rows; int n_rows, n_decode_rows;      // of this step
+  mtx_row *rows; int n_rows, n_decode_rows, n_draft_rows;  // of this step
   mtx_run **out_run; int64_t *out_token; int n_outs;  // wanted rows: whose, and of which of its tokens
   mtx_pace pace;                 // sizes prefill chunks
+  double ms_rows[MTX_DRAFT_WIDEST];  // mean time of a step of i + 1 rows without prompts; 0 = not known
+  unsigned n_chosen;             // steps that might have had drafts
+  bool drafts_off;               // in the next step
   double t_step;                 // when the last step ended; 0 = there was a rest since
   mtx_policy policy;
 
@@ -203,12 +211,19 @@ int64_t mtx_run_next_mark(const mtx_run *r, int64_t at);  // the first of its ma
 bool mtx_run_wants_hidden(const mtx_engine *e, const mtx_run *r);  // rows of a decoder that are embedded
 int mtx_run_compare(const mtx_run *a, const mtx_run *b);  // order in which runs are served
 
+// draft_rows.c: drafts in the step that is being built, which has decoding rows alone.
+void mtx_draft_rows(mtx_engine *e, int most_rows);
+void mtx_draft_measure(mtx_engine *e, double ms);    // the step took ms
+bool mtx_draft_holds(mtx_run *r, int64_t i_token);   // is the token of this row the one that was sampled for its place?
+// Sequences are cut back to what holds of their drafts; how many tokens that is. failed: the step changed nothing, the next one goes without.
+int mtx_draft_settle(mtx_engine *e, bool failed);
+
 // session.c: jobs.
 void mtx_job_start(mtx_engine *e, mtx_job *job);
 void mtx_job_rows(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);  // one output row of an evaluation
 void mtx_jobs_hand_in(mtx_engine *e, mtx_job *jobs, size_t n);  // with the lock held, on a caller's thread
 mtx_code mtx_jobs_run(mtx_engine *e, mtx_job *jobs, size_t n, mtx_err *err);  // hands in and waits for all of them
-mtx_code mtx_check_tokens(const mtx_engine *e, const int32_t *tokens, int64_t n, mtx_err *err);
+mtx_code mtx_check_tokens(const mtx_engine *e, const char *field, const int32_t *tokens, int64_t n, mtx_err *err);
 
 // embed.c: evaluations whose rows are pooled to vectors.
 void mtx_embed_row(mtx_engine *e, mtx_run *r, int64_t i_token, const float *row);

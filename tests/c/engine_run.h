@@ -15,7 +15,7 @@ typedef struct {
   int n_text, n_ids, n_start, n_done, n_events;
   mtx_done_reason reason;
   char stop[64], message[512], code[32];
-  int64_t n_prompt, n_cached, n_generated;
+  int64_t n_prompt, n_cached, n_generated, n_drafted, n_draft_accepted;
   double lp[64];
   int32_t lp_id[64], top_id[64];
   int n_lp, n_prompt_lp;
@@ -55,6 +55,8 @@ static inline void take(mtx_engine *e, result *r, int64_t first_id, int n) {
       x->n_prompt = ev->n_prompt;
       x->n_cached = ev->n_cached;
       x->n_generated = ev->n_generated;
+      x->n_drafted = ev->n_drafted;
+      x->n_draft_accepted = ev->n_draft_accepted;
       CHECK(ev->t_queue_ms >= 0 && ev->t_prefill_ms >= 0 && ev->t_decode_ms >= 0);
     }
   }

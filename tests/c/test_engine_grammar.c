@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Grammars in the engine, with a model that follows a script: the constraint begins
 // after the thought, wherever the tokens cut its closing mark, and stop strings work
-// before, across and inside it.
+// before, across and inside it; with drafts too.
 #include "check.h"
 
 #include "chain_fixture.h"
@@ -18,8 +18,8 @@ typedef struct {
   mtx_grammar *g;
 } parts;
 
-// Asks from `prompt`, constrained at once or after the trigger, with a stop string or NULL.
-static result answer(const parts *x, int prompt, const char *trigger, const char *stop) {
+// Asks from `prompt`, constrained at once or after the trigger, with a stop string or NULL; with drafts from `known` or NULL.
+static result answer(const parts *x, int prompt, const char *trigger, const char *stop, const result *known) {
   int32_t p = prompt;
   mtx_err err;
   mtx_request r = ask(&p, 1, 100);
@@ -27,14 +27,16 @@ static result answer(const parts *x, int prompt, const char *trigger, const char
   const mtx_matcher_opts o = {.triggers = &trigger, .trigger_lens = &n_trigger, .n_triggers = trigger != NULL, .skip_ws = trigger != NULL};
   CHECK(mtx_matcher_new(x->g, x->trie, &o, &r.matcher, &err) == MTX_OK, "%s", err.msg);
   if (stop) r.stops = &stop, r.stop_lens = &n_stop, r.n_stops = 1;
+  if (known) r.draft = (mtx_draft_opts){.max = 5, .min_match = 1, .fixed = true}, r.reference = known->ids, r.n_reference = known->n_ids;
   return run_one(x->e, &r);
 }
 
 static void check_answer(const parts *t, int prompt, const char *trigger, const char *stop, const char *want) {
-  result x = answer(t, prompt, trigger, stop);
+  result x = answer(t, prompt, trigger, stop, NULL), again = answer(t, prompt, trigger, stop, &x);
   const bool stopped = stop && x.reason == MTX_DONE_STOP_STRING && !strcmp(x.stop, stop);
   CHECK(!strcmp(x.text, want), "trigger %s, stop %s: '%s'", trigger ? trigger : "-", stop ? stop : "-", x.text);
   CHECK(stop ? stopped : x.reason == MTX_DONE_STOP, "trigger %s, stop %s: %d", trigger ? trigger : "-", stop ? stop : "-", x.reason);
+  CHECK(!strcmp(again.text, want) && again.reason == x.reason && again.n_draft_accepted > 1, "with drafts: '%s', %d accepted", again.text, (int)again.n_draft_accepted);
 }
 
 int main(void) {

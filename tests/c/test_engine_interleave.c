@@ -3,7 +3,7 @@
 // a thousand random scenarios of submit, cancel, eval, fork and rewind from two
 // threads, over batch sizes, chunk sizes, policies, page pressure and prefix reuse,
 // give logits bit-identical to each sequence evaluated alone, the tokens that its
-// seed gives alone (with guidance too), and no page is lost.
+// seed gives alone (with guidance or drafts too), and no page is lost.
 #include "check.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ typedef struct {
   mtx_sample_work *work;
   pthread_mutex_t lock;     // of the two above
   int n_vocab;
-  int64_t n_compared;
+  int64_t n_compared, n_drafted, n_accepted;
 } world;
 
 static _Atomic int n_bad;
@@ -126,6 +126,28 @@ typedef struct {
   bool done, cancelled;
 } asked;
 
+// The prompt and what the request will say, here and there another token: a text whose drafts hold, and end everywhere.
+static int foresee(driver *d, const asked *a, int32_t *out) {
+  mtx_sampler *s;
+  CHECK(mtx_sampler_open(&s, &a->sampler, d->w->n_vocab, NULL) == MTX_OK);
+  memcpy(out, a->tokens, (size_t)a->n_prompt * sizeof *out);
+  int n = a->n_prompt;
+  for (bool ok = true; ok && n < a->n_prompt + MAX_NEW; n++) {
+    float *row = reference(d->w, out, n, n - 1);
+    pthread_mutex_lock(&d->w->lock);
+    mtx_sample_load(d->w->work, row);
+    for (int32_t t = 0; t < d->w->n_vocab; t++)
+      if (mtx_tok_is_eog(d->w->tok, t)) mtx_sample_row(d->w->work)[t] = -INFINITY;
+    ok = !mtx_sampler_pick(s, d->w->work, out, n, &out[n], NULL);
+    pthread_mutex_unlock(&d->w->lock);
+    free(row);
+  }
+  mtx_sampler_close(s);
+  for (int i = a->n_prompt; i < n; i++)
+    if (!rnd(&d->r, 6)) out[i] = (int32_t)rnd(&d->r, (uint32_t)d->w->n_vocab);
+  return n;
+}
+
 static void submit(driver *d, asked *a, const int32_t *shared) {
   a->n = a->n_prompt = 1 + (int)rnd(&d->r, 60);
   int same = (int)rnd(&d->r, (uint32_t)a->n);
@@ -149,6 +171,11 @@ static void submit(driver *d, asked *a, const int32_t *shared) {
   r.priority = (int)rnd(&d->r, 3);
   r.ignore_eos = true;
   r.cache_key = rnd(&d->r, 4) ? "k" : NULL;
+  int32_t likely[N_CTX];
+  if (rnd(&d->r, 2) && a->cfg_scale == 1 && !mtx_model_get_info(d->w->model)->recurrent) {
+    r.draft = (mtx_draft_opts){.max = 1 + (int)rnd(&d->r, 9), .min_match = 1 + (int)rnd(&d->r, 2), .fixed = rnd(&d->r, 3)};
+    if (rnd(&d->r, 3)) r.reference = likely, r.n_reference = foresee(d, a, likely);
+  }
   mtx_err err;
   if (mtx_engine_submit(d->e, &r, &a->id, &err)) {
     fprintf(stderr, "%s: %s\n", d->w->name, err.msg);
@@ -166,6 +193,9 @@ static void collect(driver *d, asked *a, int n) {
       for (size_t i = 0; i < ev->n_logprobs; i++) a[k].lp[a[k].n_lp++] = ev->logprobs[i].logprob;
       if (ev->kind != MTX_EVENT_DONE) continue;
       a[k].done = true;
+      d->w->n_drafted += ev->n_drafted;
+      d->w->n_accepted += ev->n_draft_accepted;
+      CHECK(ev->n_draft_accepted <= ev->n_drafted && ev->n_draft_accepted <= ev->n_generated + 1);
       bool fine = ev->reason == MTX_DONE_LENGTH || (ev->reason == MTX_DONE_CANCELLED && a[k].cancelled) ||
                   (ev->reason == MTX_DONE_ERROR && !strcmp(ev->code, "limit"));  // sessions may hold all pages
       if (!fine) fprintf(stderr, "%s: request ended with %s: %s\n", d->w->name, mtx_done_reason_name(ev->reason), ev->message), n_bad++;
@@ -310,7 +340,10 @@ int main(int argc, char **argv) {
     CHECK(w.n_compared > n_scenarios * 20, "%d rows compared", (int)w.n_compared);
     CHECK(mtx_kv_check(mtx_context_kv(w.alone)) && mtx_kv_n_seqs(mtx_context_kv(w.alone)) == 0);
     clock_gettime(CLOCK_MONOTONIC, &t1);
-    printf("# %s: %lld rows compared, %.1f s\n", kinds[k], (long long)w.n_compared, (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec));
+    CHECK(mtx_model_get_info(w.model)->recurrent || (w.n_accepted > n_scenarios / 8 && w.n_accepted < w.n_drafted), "%lld of %lld drafted tokens accepted",
+          (long long)w.n_accepted, (long long)w.n_drafted);
+    printf("# %s: %lld rows compared, %lld of %lld drafted tokens accepted, %.1f s\n", kinds[k], (long long)w.n_compared, (long long)w.n_accepted,
+           (long long)w.n_drafted, (double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec));
     mtx_sample_work_close(w.work);
     mtx_context_close(w.alone);
     mtx_tok_close(w.tok);
