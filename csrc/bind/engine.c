@@ -119,14 +119,15 @@ static int l_engine_stats(lua_State *L) {
   mtx_bind_engine *h = mtx_bind_check_engine(L, 1);
   mtx_engine_stats s;
   mtx_engine_get_stats(h->engine, &s, lua_toboolean(L, 2));
-  lua_createtable(L, 0, 26);
+  lua_createtable(L, 0, 28);
   const struct { const char *name; int64_t v; } fields[] = {
       {"n_waiting", s.n_waiting}, {"n_running", s.n_prefill + s.n_decode}, {"n_prefill", s.n_prefill}, {"n_decode", s.n_decode},
       {"n_parked", s.n_parked}, {"n_sessions", s.n_sessions}, {"pages_total", s.n_pages}, {"pages_free", s.n_pages_free},
       {"pages_shared", s.n_pages_shared}, {"cache_entries", s.n_cache_entries}, {"cache_bytes", (int64_t)s.cache_bytes},
       {"page_bytes", (int64_t)s.kv_page_bytes}, {"n_submitted", s.n_submitted}, {"n_finished", s.n_finished}, {"n_cancelled", s.n_cancelled},
       {"n_failed", s.n_failed}, {"n_preempted", s.n_preempted}, {"n_prompt_tokens", s.n_prompt_tokens}, {"n_cached_tokens", s.n_cached_tokens},
-      {"n_generated_tokens", s.n_generated_tokens}, {"n_steps", s.n_steps}, {"n_rows", s.n_rows}, {"last_rows", s.last_rows},
+      {"n_generated_tokens", s.n_generated_tokens}, {"n_drafted_tokens", s.n_drafted_tokens}, {"n_accepted_tokens", s.n_accepted_tokens},
+      {"n_steps", s.n_steps}, {"n_rows", s.n_rows}, {"last_rows", s.last_rows},
       {"n_ctx", mtx_engine_n_ctx(h->engine)}};
   for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) mtx_bind_set_integer(L, fields[i].name, fields[i].v);
   mtx_bind_set_number(L, "busy_ms", s.t_busy_ms);

@@ -34,6 +34,10 @@ static void push_done(lua_State *L, const mtx_event *ev) {
   lua_pushstring(L, mtx_done_reason_name(ev->reason));
   lua_setfield(L, -2, "reason");
   mtx_bind_set_integer(L, "n_generated", ev->n_generated);
+  if (ev->n_drafted) {
+    mtx_bind_set_integer(L, "n_drafted", ev->n_drafted);
+    mtx_bind_set_integer(L, "n_draft_accepted", ev->n_draft_accepted);
+  }
   mtx_bind_set_number(L, "t_queue_ms", ev->t_queue_ms);
   mtx_bind_set_number(L, "t_prefill_ms", ev->t_prefill_ms);
   mtx_bind_set_number(L, "t_decode_ms", ev->t_decode_ms);

@@ -50,6 +50,17 @@ static mtx_code matcher_of(lua_State *L, mtx_bind_engine *h, mtx_matcher **out, 
   return code ? code : mtx_matcher_new(g, trie, &o, out, err);
 }
 
+// Field draft = {max, min_match, fixed}: drafts by lookup; reference = ids of a text that the reply may repeat.
+static void draft_of(lua_State *L, mtx_request *r) {
+  int type = lua_getfield(L, 2, "draft"), idx = lua_gettop(L);
+  if (type == LUA_TNIL) return;
+  if (type != LUA_TTABLE) luaL_error(L, "option 'draft' must be a table {max, min_match, fixed}");
+  int64_t max = mtx_opt_integer(L, idx, "max", MTX_DRAFT_MAX), match = mtx_opt_integer(L, idx, "min_match", MTX_DRAFT_MIN_MATCH);
+  r->draft = (mtx_draft_opts){.max = max < 1 || max > INT32_MAX ? -1 : (int)max, .min_match = match < 1 || match > INT32_MAX ? -1 : (int)match,  // refused by the engine
+                              .fixed = mtx_opt_bool(L, idx, "fixed", false)};
+  if (lua_getfield(L, 2, "reference") != LUA_TNIL) r->reference = mtx_check_ids(L, lua_gettop(L), &r->n_reference);
+}
+
 // submit(request) -> id. Fields: see lua/mtx/meta/core.lua.
 int mtx_bind_engine_submit(lua_State *L) {
   mtx_bind_engine *h = mtx_bind_check_engine(L, 1);
@@ -85,6 +96,7 @@ int mtx_bind_engine_submit(lua_State *L) {
   }
   r.cfg_scale = mtx_opt_number(L, 2, "cfg_scale", 1);
   if (lua_getfield(L, 2, "negative") != LUA_TNIL) r.negative = mtx_check_ids(L, lua_gettop(L), &r.n_negative);
+  draft_of(L, &r);
   mtx_err err;
   int64_t id;
   mtx_token_hook *hook = mtx_bind_script_hook(L, 2);

@@ -28,7 +28,7 @@ mtx_code mtx_draft_open(mtx_draft **out, const mtx_draft_opts *opts, int64_t n_t
     return mtx_fail_at(err, MTX_EINVAL, NULL, "draft.max", 0, "%d is out of range; it must be between 1 and %d", opts->max, MTX_DRAFT_MOST);
   if (opts->min_match < 1 || opts->min_match > MTX_DRAFT_MOST_MATCH)
     return mtx_fail_at(err, MTX_EINVAL, NULL, "draft.min_match", 0, "%d is out of range; it must be between 1 and %d", opts->min_match, MTX_DRAFT_MOST_MATCH);
-  if (n > INT32_MAX - n_tokens - 1) return mtx_fail_at(err, MTX_ELIMIT, NULL, "draft", 0, "its reference text has %lld tokens", (long long)n);
+  if (n > n_tokens) n = n_tokens;  // the sequence can repeat no more of it
   uint32_t size = LEAST_TABLE;
   while (size < MOST_TABLE && size < n + n_tokens) size *= 2;
   mtx_draft *d = calloc(1, sizeof *d);

@@ -18,6 +18,7 @@
 #include "base/err.h"
 
 enum {
+  MTX_DRAFT_MAX = 15, MTX_DRAFT_MIN_MATCH = 2,  // defaults
   MTX_DRAFT_MOST = 32,         // tokens of one draft
   MTX_DRAFT_MOST_MATCH = 16,   // largest min_match
   MTX_DRAFT_CLASSES = 5,       // lengths of matches told apart
@@ -44,7 +45,7 @@ typedef struct mtx_draft {
   int64_t n_drafted, n_accepted;   // tokens so far
 } mtx_draft;
 
-// n_tokens: how long the sequence may become. reference[n]: a text it may repeat, or NULL.
+// n_tokens: how long the sequence may become. reference[n]: a text it may repeat, or NULL; only its first n_tokens are kept.
 mtx_code mtx_draft_open(mtx_draft **out, const mtx_draft_opts *opts, int64_t n_tokens, const int32_t *reference, int64_t n, mtx_err *err);
 void mtx_draft_close(mtx_draft *d);
 // The sequence begins with these: they are remembered, nothing is learnt from them.

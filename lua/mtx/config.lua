@@ -99,6 +99,8 @@ config.OPTIONS = {
   opt("slot_save_path", "string", "", { "LLAMA_ARG_SLOT_SAVE_PATH" }, "folder for POST /slots/:id?action=save; empty = not offered"),
   opt("max_waiting", "integer", 256, { "MLXFORGE_MAX_WAITING", "OLLAMA_MAX_QUEUE" }, "requests waiting per model; more are refused", range(1, 65536)),
   opt("max_waiting_tokens", "integer", 1 << 20, {}, "tokens of the prompts that wait per model; more are refused", range(1), "tokens"),
+  opt("draft", "string", "off", {}, "guess tokens ahead where requests say nothing of it: off, lookup (what followed the same text before)", one_of("off", "lookup")),
+  opt("draft_max", "integer", 15, { "LLAMA_ARG_DRAFT_MAX" }, "longest draft, where requests name none", range(1, 32), "tokens"),
   opt("policy", "string", "fcfs", {}, "scheduling: fcfs, fair, or a Lua file"),
   opt("script", "string", "", {}, "Lua file with routes, hooks and samplers"),
   opt("script_allow", "list", {}, {}, "what the script may use: models, storage, file=DIR, net=HOST:PORT"),

@@ -48,6 +48,7 @@ end
 function ollama.options(body, r)
   local o = check.object(body, "options")
   r.lora = request.lora(body)
+  request.draft(r, body)
   if not o then
     r.sampler = {}
     return r
@@ -72,6 +73,7 @@ function ollama.options(body, r)
   r.num_ctx = check.integer(o, "num_ctx", 0)
   if r.num_ctx == 0 then r.num_ctx = nil end
   r.ignore_eos = get(o, "ignore_eos")
+  if r.draft == nil then request.draft(r, o) end
   r.priority = check.integer(o, "priority", -100, 100)
   return r
 end

@@ -137,6 +137,16 @@ local function common(body, r)
 end
 openai.common = common
 
+-- prediction {type = "content", content = text or parts}: what the reply will mostly be.
+local function prediction(body)
+  local p = check.object(body, "prediction")
+  if not p then return nil end
+  check.one_of(p, "type", { "content" }, "prediction.type")
+  local text = messages.content(get(p, "content"), "prediction.content", part)
+  if not text then fail(400, "prediction.content is required", { param = "prediction" }) end
+  return text
+end
+
 -- POST /v1/chat/completions.
 function openai.chat(body)
   local r = common(body, { dialect = "openai", task = "chat" })
@@ -168,6 +178,7 @@ function openai.chat(body)
   r.reasoning_control = check.boolean(body, "reasoning_control")
   request.think_budget(r, body)
   r.merge_turns = check.boolean(body, "merge_turns")
+  r.prediction = prediction(body)
   local modalities = check.array(body, "modalities")
   for _, m in ipairs(modalities or {}) do
     if m ~= "text" then fail(400, "modality " .. tostring(m):sub(1, 20) .. " is not supported", { param = "modalities" }) end

@@ -45,18 +45,22 @@ local function text_logprobs(entries, offset)
 end
 
 function reply.usage(u)
+  local n = u.n_drafted or 0
   return { prompt_tokens = u.n_prompt, completion_tokens = u.n_generated, total_tokens = u.n_prompt + u.n_generated,
-    prompt_tokens_details = { cached_tokens = u.n_cached } }
+    prompt_tokens_details = { cached_tokens = u.n_cached },
+    completion_tokens_details = n > 0 and { accepted_prediction_tokens = u.n_draft_accepted, rejected_prediction_tokens = n - u.n_draft_accepted } or nil }
 end
 
 -- llama-server's timings object.
 function reply.timings(u)
   local n_new = math.max(0, u.n_prompt - u.n_cached)
   local p_ms, d_ms = u.prefill_ms or 0, u.decode_ms or 0
+  local drafted = (u.n_drafted or 0) > 0
   return { cache_n = u.n_cached, prompt_n = n_new, prompt_ms = p_ms, prompt_per_token_ms = n_new > 0 and p_ms / n_new or 0,
     prompt_per_second = p_ms > 0 and n_new / p_ms * 1000 or 0, predicted_n = u.n_generated, predicted_ms = d_ms,
     predicted_per_token_ms = u.n_generated > 0 and d_ms / u.n_generated or 0,
-    predicted_per_second = d_ms > 0 and u.n_generated / d_ms * 1000 or 0 }
+    predicted_per_second = d_ms > 0 and u.n_generated / d_ms * 1000 or 0,
+    draft_n = drafted and u.n_drafted or nil, draft_n_accepted = drafted and u.n_draft_accepted or nil }
 end
 
 -- What timings_per_token adds to the JSON object of an event's chunk.

@@ -36,6 +36,8 @@
 --                  so far: n_prompt, n_cached, n_generated, prefill_ms, decode_ms); thoughts can be ended by order
 --   unknown_options  nil, or names in Ollama's options that mean nothing here (cleaned, sorted)
 --   num_ctx, truncate, priority, deadline_ms, cache_key, request_id, ignore_eos
+--   draft          nil = the server's choice | false = no drafts | {max}: drafts of at most so many tokens (nil = as usual)
+--   prediction     text that the reply will mostly repeat: drafts are made of it
 --   lora           nil = the server's choice | list of {name or id (from 0), scale}: the LoRA adapters, all others are off
 --
 -- Events, in order, each with `choice` (from 0):
@@ -46,6 +48,7 @@
 --   {kind = "call_cut", index, text}: what the model wrote of it
 --   {kind = "done", reason = "stop" | "length" | "tool_calls" | "cancelled" | "error", stop_string, fault,
 --    n_prompt, n_cached, n_generated, queue_ms, prefill_ms, decode_ms}
+-- A job's usage has n_drafted and n_draft_accepted as well, where there were drafts.
 --
 -- Fault.kind (api/check.lua), the neutral name of an error: "invalid", "auth", "forbidden",
 -- "not_found", "conflict", "too_large", "rate_limit", "queue_full", "context", "unsupported",
@@ -65,7 +68,7 @@ request.SAMPLER_DEFAULTS = {
 
 -- Upper limits of what one request may ask for.
 request.MAX = { n = 16, stop = 32, stop_bytes = 1024, logit_bias = 1024, top_logprobs = 20, tools = 512, messages = 8192,
-  images = 64, lora = 16, inputs = 2048, prompts = 64 }
+  images = 64, lora = 16, draft = 32, inputs = 2048, prompts = 64 }
 
 -- Further samplers under llama-server's names: {field, lowest, highest}.
 local MORE_NUMBERS = { { "dynatemp_range", 0, 100 }, { "dynatemp_exponent", 0, 100 }, { "top_n_sigma", -1, 100 }, { "top_a", 0, 100 },
@@ -175,6 +178,14 @@ function request.lora(t)
   return out[1] and out or nil
 end
 
+-- Drafts of this request: `speculative`, or their length in llama-server's or Ollama's field (0 = none).
+function request.draft(r, t)
+  local on = check.boolean(t, "speculative")
+  local max = check.integer(t, "speculative.n_max", 0) or check.integer(t, "draft_num_predict", 0)
+  if on == false or max == 0 then r.draft = false
+  elseif on or max then r.draft = { max = max and math.min(max, request.MAX.draft) } end
+end
+
 -- When an answer is an error, or with llama-server's field just over.
 local function deadline(r, t)
   local most = check.integer(t, "t_max_predict_ms", 1)
@@ -191,6 +202,7 @@ function request.beyond(r, t)
   if options then r.num_ctx = check.integer(options, "num_ctx", 1, nil, "options.num_ctx") end
   if check.boolean(t, "cache_prompt") == false then r.no_cache = true end
   r.lora = request.lora(t)
+  request.draft(r, t)
 end
 
 -- Budget and message of thoughts, llama-server's fields; -1 = no limit, 0 = do not think.

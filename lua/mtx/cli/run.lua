@@ -49,8 +49,9 @@ end
 local function print_stats(model, result)
   local t = result.timings
   io.stdout:flush() -- the figures stand behind the answer, also where both go into one file
-  io.stderr:write(term.paint(("[prompt %d tokens (%d cached), %.1f tokens/s; answer %d tokens, %.1f tokens/s; first token %.0f ms; resident %s]\n"):format(
-    #result.prompt_ids, t.n_cached or 0, t.prompt_per_second or 0, #result.ids, t.decode_per_second or 0, t.first_token_ms or 0,
+  local drafts = t.n_drafted and (" (%d of %d drafted tokens accepted)"):format(t.n_draft_accepted, t.n_drafted) or ""
+  io.stderr:write(term.paint(("[prompt %d tokens (%d cached), %.1f tokens/s; answer %d tokens, %.1f tokens/s%s; first token %.0f ms; resident %s]\n"):format(
+    #result.prompt_ids, t.n_cached or 0, t.prompt_per_second or 0, #result.ids, t.decode_per_second or 0, drafts, t.first_token_ms or 0,
     term.bytes(model:info().resident_bytes or 0)), "dim", 2))
 end
 

@@ -35,6 +35,8 @@ sampling.options = {
   { name = "banned-string", kind = "list", value = "TEXT", help = "never write this (repeatable)" },
   { name = "cfg-scale", kind = "number", value = "X", help = "guide away from the negative prompt, 1 = off" },
   { name = "negative-prompt", kind = "string", value = "TEXT", help = "in a chat it stands for the system message" },
+  { name = "draft", kind = "string", value = "KIND", choices = { "lookup", "off" }, help = "guess tokens ahead: lookup (what followed the same text before), off; the answer is the same" },
+  { name = "draft-max", also = { "spec-draft-n-max" }, kind = "integer", min = 1, max = 32, value = "N", help = "longest draft in tokens" },
   { name = "seed", also = { "s" }, kind = "integer", value = "N", help = "same seed, same answer; negative = random" },
   { name = "logit-bias", kind = "list", value = "ID=X[:N]", help = "add X to the logit of a token, for N tokens (repeatable)" },
   { name = "samplers", kind = "string", value = "A,B", help = "order of the samplers" },
@@ -96,6 +98,7 @@ function sampling.table(values, defaults)
     out.logit_bias = out.logit_bias or {}
     out.logit_bias[math.tointeger(id)] = n ~= "" and { x, math.tointeger(n) } or x
   end
+  if values.draft then out.draft = values.draft ~= "off" and { kind = values.draft, max = values.draft_max } end
   if values.samplers then
     out.order = {}
     for name in values.samplers:gmatch("[^,;%s]+") do out.order[#out.order + 1] = name end

@@ -223,7 +223,8 @@ local engine = {}
 ---logprobs, prompt_logprobs, priority, deadline_ms, cache_key, lora (a set of adapters), ignore_eos, progress (an event after each step that read a
 ---part of the prompt), shown (control tokens whose text is given out),
 ---resumable (the text that is held at a length or a cancel comes with the done event as `rest`) and rest (such text of
----the request that this one continues), cfg_scale and negative (token ids; guidance), sampler_script ({code, args}, see csrc/bind/script.c). Returns its id and the seed used.
+---the request that this one continues), cfg_scale and negative (token ids; guidance), sampler_script ({code, args}, see csrc/bind/script.c),
+---draft ({max, min_match, fixed}: drafts by lookup) and reference (token ids that the reply may repeat). Returns its id and the seed used.
 ---@return integer|nil id, integer|string seed_or_message, string? code
 function engine:submit(request) end
 ---Ends a request before the next step.

@@ -124,6 +124,14 @@ function mtx.pull(opts) end
 ---@field logit_bias? table<integer, number|{[1]: number, [2]: integer}> by token id: what is added to its logit [, for so many tokens]
 ---@field order? string[] the order of the stages
 
+---What is guessed of a reply.
+---@class mtx.Draft
+---@field kind? "lookup" what followed the end of the text where that stood before
+---@field max? integer tokens of a draft at most, up to 32 (15); fewer where measured times say that more do not pay
+---@field min_match? integer tokens that must have stood before (2)
+---@field adaptive? boolean false: always as long as can be
+---@field reference? string|integer[] a text that the reply may repeat
+
 ---One of messages, prompt and tokens says what is continued.
 ---@class mtx.Request: mtx.SamplerOptions
 ---@field messages? {role: string, content: string}[] a chat, through the model's template
@@ -146,6 +154,7 @@ function mtx.pull(opts) end
 ---@field deadline_ms? integer milliseconds after which the request fails with code "deadline"
 ---@field cache_key? string what it has in common with an earlier request of this key is not read again
 ---@field lora? mtx.Lora
+---@field draft? mtx.Draft|"lookup"|boolean tokens guessed ahead and evaluated together: the same answer, sooner where it repeats. Not for models with recurrent state, not with cfg_scale
 ---@field cfg_scale? number guidance away from negative_prompt (1 = off)
 ---@field negative_prompt? string with messages in the place of the system message
 ---@field sampler? fun(logits: mtx.tensor, history: integer[], options: any): integer? chooses a token id; nil leaves it to the options above
@@ -175,7 +184,7 @@ function mtx.pull(opts) end
 ---@field stop_string? string the one that ended it
 ---@field logprobs? {id: integer, logprob: number, top: {id: integer, logprob: number}[]}[] where they were asked for
 ---@field seed integer
----@field timings {n_prompt: integer, n_cached: integer, n_generated: integer, queue_ms: number, prefill_ms: number, decode_ms: number, first_token_ms: number?, prompt_per_second: number, decode_per_second: number}
+---@field timings {n_prompt: integer, n_cached: integer, n_generated: integer, n_drafted: integer?, n_draft_accepted: integer?, queue_ms: number, prefill_ms: number, decode_ms: number, first_token_ms: number?, prompt_per_second: number, decode_per_second: number}
 
 ---@class mtx.Model
 ---A loaded model: weights, tokenizer and, on first use, an engine. Several streams of one model run side by side.

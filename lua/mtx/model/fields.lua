@@ -22,7 +22,7 @@ local function fields_of(text, more)
 end
 
 fields.REQUEST = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens stop
-  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key lora cfg_scale
+  banned_strings grammar grammar_triggers grammar_opening logprobs ignore_eos shown priority deadline_ms cache_key lora draft cfg_scale
   negative_prompt sampler sampler_options dry_sequence_breakers]], fields.SAMPLER)
 fields.BEAM = fields_of([[messages prompt tokens tools kwargs add_generation_prompt continue_final_message max_tokens ignore_eos lora]],
   { "n_beams", "n_best", "length_penalty" })

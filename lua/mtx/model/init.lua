@@ -4,6 +4,7 @@
 local adapters = require("mtx.model.adapters")
 local breakers = require("mtx.model.breakers")
 local core = require("mtx.core")
+local drafts = require("mtx.model.drafts")
 local fields = require("mtx.model.fields")
 local guidance = require("mtx.model.guidance")
 local loading = require("mtx.model.loading")
@@ -228,7 +229,7 @@ end
 -- for piece in assert(model:stream{ messages = | prompt = | tokens =, max_tokens, temperature, ..., stop = {texts}, grammar,
 -- logprobs, ignore_eos, cache_key, lora (see mtx.load), cfg_scale, negative_prompt }) do ... end. cfg_scale other than 1 guides the answer away
 -- from negative_prompt (with messages: from the same conversation under that system message; log-probabilities
--- u + cfg_scale * (c - u)). `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
+-- u + cfg_scale * (c - u)). `draft`: see drafts.lua. `sampler` may be a function(logits, history, options) -> id or nil (sampled.lua).
 -- A failure on the way raises in the loop. The stream can also be cancelled (:cancel()), gives :result(), and its pieces one by one
 -- with failures as values (:next()).
 function Model:stream(request)
@@ -247,14 +248,19 @@ function Model:stream(request)
   end
   if type(request.sampler) == "function" then
     if request.cfg_scale and request.cfg_scale ~= 1 then misuse("cfg_scale cannot be combined with a sampler function") end
+    if request.draft then misuse("draft cannot be combined with a sampler function") end
     return require("mtx.model.sampled").stream(engine, self, ids, request, sampler, lora)
   end
+  local draft, reference
+  draft, reference, code = drafts.of(self, request.draft)
+  if draft == nil then return nil, reference, code end
   local started = stream.clock()
   local id, seed
   id, seed, code = asked(engine.submit, engine, {
     tokens = ids, max_tokens = request.max_tokens, sampler = sampler, stop = request.stop, banned_strings = request.banned_strings,
     grammar = request.grammar, grammar_triggers = request.grammar_triggers, grammar_opening = request.grammar_opening, logprobs = request.logprobs, ignore_eos = request.ignore_eos,
     cfg_scale = request.cfg_scale, negative = negative, shown = request.shown, priority = request.priority, deadline_ms = request.deadline_ms, cache_key = request.cache_key, lora = lora,
+    draft = draft or nil, reference = reference,
   })
   if not id then return nil, seed, code end
   return stream.new({ model = self, engine = engine, id = id, seed = seed, prompt_ids = ids, want_logprobs = request.logprobs ~= nil, started = started })

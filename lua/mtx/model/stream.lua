@@ -76,7 +76,8 @@ function Stream:result()
     finish_reason = done.reason == "stop_string" and "stop" or done.reason, stop_string = done.stop_string,
     logprobs = self.want_logprobs and self.logprobs or nil, seed = self.seed,
     timings = {
-      n_prompt = done.n_prompt, n_cached = done.n_cached, n_generated = done.n_generated, queue_ms = done.t_queue_ms,
+      n_prompt = done.n_prompt, n_cached = done.n_cached, n_generated = done.n_generated, n_drafted = done.n_drafted,
+      n_draft_accepted = done.n_draft_accepted, queue_ms = done.t_queue_ms,
       prefill_ms = done.t_prefill_ms, decode_ms = done.t_decode_ms, first_token_ms = self.first and (self.first - self.started) * 1000,
       prompt_per_second = per_second(n_new, done.t_prefill_ms),
       -- The first token comes out of the prefill.

@@ -86,6 +86,8 @@ function telemetry.attach(ctx)
   local prompt = m:counter("mtx_prompt_tokens_total", "Prompt tokens")
   local cached = m:counter("mtx_prompt_tokens_cached_total", "Prompt tokens taken from the cache")
   local generated = m:counter("mtx_tokens_generated_total", "Tokens generated")
+  local drafted = m:counter("mtx_draft_tokens_total", "Tokens drafted")
+  local accepted = m:counter("mtx_draft_tokens_accepted_total", "Drafted tokens that came")
   local finished = m:counter("mtx_generations_total", "Generations ended, by reason")
   local queue = m:histogram("mtx_queue_seconds", "Time in the queue", SECONDS)
   local ttft = m:histogram("mtx_time_to_first_token_seconds", "Request head to first token", SECONDS)
@@ -117,6 +119,8 @@ function telemetry.attach(ctx)
     metrics.add(prompt, nil, u.n_prompt)
     metrics.add(cached, nil, u.n_cached)
     metrics.add(generated, nil, u.n_generated)
+    metrics.add(drafted, nil, u.n_drafted)
+    metrics.add(accepted, nil, u.n_draft_accepted)
     metrics.add(finished, 'reason="' .. ev.reason .. '"')
     metrics.observe(queue, (u.queue_ms or 0) / 1000)
     if u.n_prompt > 0 then metrics.observe(hits, u.n_cached / u.n_prompt) end
@@ -152,7 +156,7 @@ function telemetry.trace(ctx, job, ev)
   local line = wire.encode({ time = os.date("!%Y-%m-%dT%H:%M:%SZ"), model = job.loaded.name, dialect = req.dialect, task = req.task,
     key = req.key and req.key.name or nil, stream = req.stream, prompt = req.rendered, max_tokens = req.max_tokens ~= math.huge and req.max_tokens or nil,
     sampler = job.sampler, stop = wire.list(job.stop or {}), reason = ev.reason, error = ev.message, choices = choices, n_prompt = u.n_prompt,
-    n_cached = u.n_cached, n_generated = u.n_generated, load_ms = u.load_ms, queue_ms = u.queue_ms, prefill_ms = u.prefill_ms, decode_ms = u.decode_ms,
+    n_cached = u.n_cached, n_generated = u.n_generated, n_drafted = u.n_drafted, n_draft_accepted = u.n_draft_accepted, load_ms = u.load_ms, queue_ms = u.queue_ms, prefill_ms = u.prefill_ms, decode_ms = u.decode_ms,
     total_ms = (uv.hrtime() - job.t0) / 1e6 }) .. "\n"
   ctx.writes:told("the trace", ctx.config.trace, whole_file.put(ctx.trace_file, line))
 end

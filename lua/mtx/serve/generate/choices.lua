@@ -221,6 +221,8 @@ function ON.done(job, choice, ev)
   job.loaded.rates:replied(ev.n_generated or 0, ev.t_decode_ms or 0)
   job.by_id[choice.id] = nil
   job.loaded.handlers[choice.id] = nil
+  local u = job.usage
+  u.n_drafted, u.n_draft_accepted = u.n_drafted + (ev.n_drafted or 0), u.n_draft_accepted + (ev.n_draft_accepted or 0)
   if resumed(job, choice, ev) then return end
   if job.tagged then note_chat(job, choice) end
   slots.leave(job.loaded, choice)
@@ -239,7 +241,6 @@ function ON.done(job, choice, ev)
   if timed_out then reason = "length" end
   if choice.fault then reason = "error" end
   job.n_left, choice.over = job.n_left - 1, true
-  local u = job.usage
   if not u.counted[choice.prompt] then
     u.counted[choice.prompt] = true
     u.n_prompt = u.n_prompt + (not choice.round and ev.n_prompt or choice.n_prompt or 0)

@@ -147,6 +147,23 @@ local function negative_of(job, choice, tokens)
   return table.move(tokens, #job.prompts[choice.prompt] + 1, #tokens, #out + 1, out)
 end
 
+-- Drafts of a request: what it says, else the model's own, else the server's. What a model or guidance cannot do is told when
+-- it was asked for. Also gives the ids of the text that the client predicts.
+local function drafts_of(ctx, loaded, req, guided)
+  local draft = req.draft
+  if draft == nil then draft = loaded.own.draft end
+  local wanted = draft or req.prediction
+  if draft == nil and (req.prediction or ctx.config.draft == "lookup") then draft = {} end
+  if not draft then return nil end
+  local why = loaded.info.recurrent and "this model has recurrent state" or guided and "cfg_scale is set"
+  if why then
+    if wanted then req.warning = "no drafts: " .. why .. (req.warning and "; " .. req.warning or "") end
+    return nil
+  end
+  local reference = req.prediction and loaded.model:tokenize(req.prediction, { add_special = false, parse_special = false })
+  return { max = draft.max or ctx.config.draft_max }, reference or nil
+end
+
 -- Hands the tokens of a choice to the engine; again (choice.round) when it is resumed, with the text held at its last end.
 local function submit(job, choice, tokens, rest)
   local ctx, req, l = job.ctx, job.req, job.loaded
@@ -161,7 +178,8 @@ local function submit(job, choice, tokens, rest)
     prompt_logprobs = not choice.round and req.echo and req.logprobs or nil, priority = req.priority or 0,
     deadline_ms = job.deadline_ms and math.max(1, job.deadline_ms - (uv.hrtime() - job.t0) // 1000000), cache_key = job.cache_key, lora = job.lora,
     ignore_eos = req.ignore_eos or false, progress = req.return_progress, resumable = resume.wanted(req), rest = rest, banned_strings = s.banned_strings, sampler_script = job.sampler_script,
-    cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown })
+    cfg_scale = job.negatives and s.cfg_scale, negative = negative_of(job, choice, tokens), shown = choice.parser and choice.parser.shown,
+    draft = job.draft, reference = job.draft_reference })
   if not id then
     if code == "limit" then
       if tostring(message):find("queue", 1, true) then admission.engine_full(ctx, l, message) end
@@ -172,6 +190,7 @@ local function submit(job, choice, tokens, rest)
   end
   choice.id, choice.n_prompt = id, choice.n_prompt or #tokens
   choice.n_given, choice.budget = 0, math.tointeger(max) or room
+  choice.speculative = job.draft ~= nil
   choice.n_queued, l.n_queued = #tokens, (l.n_queued or 0) + #tokens
   if resume.wanted(req) or job.tagged then choice.ids, choice.n_prompt_ids = table.move(tokens, 1, #tokens, 1, {}), #tokens end
   job.by_id[id] = choice
@@ -198,7 +217,7 @@ local function start_once(ctx, req, sink)
   local prompts = prompt.build(ctx, loaded, req)
   admission.check_tokens(ctx, loaded, prompts, req.n)
   local job = setmetatable({ ctx = ctx, req = req, loaded = loaded, sink = sink, by_id = {}, n_left = 0, submit = submit, cache_key = cache_key(ctx, req), lora = lora, t0 = t0, arrived = arrived, deadline_ms = deadline_ms, stop = stops_of(loaded, req),
-    usage = { n_prompt = 0, n_cached = 0, n_generated = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
+    usage = { n_prompt = 0, n_cached = 0, n_generated = 0, n_drafted = 0, n_draft_accepted = 0, load_ms = load_ms, n_truncated = req.n_truncated, counted = {} } }, Job)
   local sampler = sampler_of(loaded, req)
   job.seed, job.sampler, job.prompts = sampler.seed, sampler, prompts
   job.grammar, job.triggers, job.grammar_opening, job.grammar_optional = ctx.grammar(loaded, req)
@@ -210,6 +229,7 @@ local function start_once(ctx, req, sink)
     if req.shift then check.fail(400, "cfg_scale cannot be combined with a context shift", { param = "cfg_scale" }) end
     job.negatives = prompt.negatives(ctx, loaded, req, sampler.negative_prompt, prompts)
   end
+  job.draft, job.draft_reference = drafts_of(ctx, loaded, req, job.negatives)
   job.tagged = req.cache_tag and job.cache_key and ctx.persistence.enabled
   job.keep_tokens = req.dialect == "ollama" and req.task == "text" or req.return_tokens
   if req.echo then

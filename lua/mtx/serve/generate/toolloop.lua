@@ -17,7 +17,7 @@ function toolloop.wanted(ctx, req)
 end
 
 local function add_usage(to, from)
-  for _, k in ipairs({ "n_prompt", "n_cached", "n_generated", "queue_ms", "prefill_ms", "decode_ms" }) do
+  for _, k in ipairs({ "n_prompt", "n_cached", "n_generated", "n_drafted", "n_draft_accepted", "queue_ms", "prefill_ms", "decode_ms" }) do
     to[k] = (to[k] or 0) + (from[k] or 0)
   end
 end

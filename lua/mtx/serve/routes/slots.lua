@@ -26,7 +26,7 @@ local function list(ctx)
         local slot = slots.get(l, id)
         local c = slot.choice
         n_busy = n_busy + (c and 1 or 0)
-        out[#out + 1] = { id = id, id_task = c and c.id or nil, n_ctx = l.n_ctx, speculative = false, is_processing = c ~= nil, model = l.name,
+        out[#out + 1] = { id = id, id_task = c and c.id or nil, n_ctx = l.n_ctx, speculative = c ~= nil and c.speculative, is_processing = c ~= nil, model = l.name,
           params = c and { seed = slot.seed } or nil }
       end
     end
