@@ -2,45 +2,16 @@
 // Words, and the merge loop of both BPE kinds: the best adjacent pair first, ties leftmost.
 //
 // BPE's pairs are ranked by the merge list; SentencePiece's by the score of the
-// token that the pair's text spells. Up to SMALL symbols the best pair is found
-// by looking at all; longer words use a heap whose stale entries are skipped,
-// n log n. A cache per encode call remembers short words.
-#include <math.h>
+// token that the pair's text spells. Long words: merge_long.c. A cache per encode call remembers short words.
 #include <stdlib.h>
 
-#include "tok/unicode.h"
-#include "tok/vocab.h"
+#include "tok/merge.h"
 
-enum { SMALL = 32, CACHE_BITS = 14, CACHE_WORD = 20, CACHE_IDS = 6, CACHE_FROM = 2048 };
+enum { CACHE_BITS = 14, CACHE_WORD = 20, CACHE_IDS = 6, CACHE_FROM = 2048 };
 
 struct mtx_word_cache {
   struct { uint32_t hash; uint8_t len, n_ids; char word[CACHE_WORD]; int32_t id[CACHE_IDS]; } slot[1 << CACHE_BITS];
 };
-
-typedef struct { uint32_t key, id; } best;  // key: lower merges first; UINT32_MAX: no merge
-
-// Scores ordered as unsigned numbers, the highest lowest. NaN never merges.
-static uint32_t score_key(float f) {
-  if (isnan(f)) return UINT32_MAX;
-  f += 0.0f;  // -0 is 0
-  uint32_t u;
-  memcpy(&u, &f, 4);
-  u = u & 0x80000000u ? ~u : u | 0x80000000u;
-  return ~u < UINT32_MAX ? ~u : UINT32_MAX - 1;
-}
-
-static best pair_of(const mtx_tok *t, const char *p, const mtx_sym *a, const mtx_sym *b) {
-  if (t->kind == MTX_KIND_BPE) {
-    if (a->id == UINT32_MAX || b->id == UINT32_MAX) return (best){UINT32_MAX, 0};
-    const mtx_pair *m = mtx_pairmap_get(&t->merges, a->id, b->id);
-    return m ? (best){m->rank, m->merged} : (best){UINT32_MAX, 0};
-  }
-  size_t n = (size_t)a->len + b->len;
-  if (n > t->max_key) return (best){UINT32_MAX, 0};
-  int32_t id = mtx_strmap_get(&t->map, p + a->pos, n);
-  if (id < 0) return (best){UINT32_MAX, 0};
-  return (best){score_key(t->score ? t->score[id] : 0), (uint32_t)id};
-}
 
 static mtx_code emit(mtx_enc *e, const char *p, const mtx_sym *s) {
   const mtx_tok *t = e->t;
@@ -56,23 +27,9 @@ static mtx_code emit(mtx_enc *e, const char *p, const mtx_sym *s) {
   return MTX_OK;
 }
 
-static uint32_t first_symbol(const mtx_tok *t, const char *p, size_t n, mtx_sym *s) {
-  size_t len = t->byte_level ? 1 : mtx_utf8_len((unsigned char)*p);
-  if (len > n) len = n;
-  s->len = (uint32_t)len;
-  if (t->byte_level) {
-    s->id = t->byte_sym[(uint8_t)*p];
-  } else {
-    int32_t id = mtx_strmap_get(&t->map, p, len);
-    s->id = id < 0 ? UINT32_MAX : (uint32_t)id;
-  }
-  return s->len;
-}
-
-static mtx_code merge_small(mtx_enc *e, const char *p, mtx_sym *s, int n) {
-  const mtx_tok *t = e->t;
-  best b[SMALL];
-  for (int i = 0; i + 1 < n; i++) b[i] = pair_of(t, p, &s[i], &s[i + 1]);
+int mtx_merge_few(const mtx_tok *t, const char *p, mtx_sym *s, int n) {
+  mtx_best b[MTX_MERGE_FEW];
+  for (int i = 0; i + 1 < n; i++) b[i] = mtx_pair_of(t, p, &s[i], &s[i + 1]);
   while (n > 1) {
     int k = 0;
     for (int i = 1; i + 1 < n; i++)
@@ -83,87 +40,29 @@ static mtx_code merge_small(mtx_enc *e, const char *p, mtx_sym *s, int n) {
     n--;
     memmove(&s[k + 1], &s[k + 2], (size_t)(n - k - 1) * sizeof *s);
     memmove(&b[k], &b[k + 1], (size_t)(n - k - 1) * sizeof *b);
-    if (k > 0) b[k - 1] = pair_of(t, p, &s[k - 1], &s[k]);
-    if (k + 1 < n) b[k] = pair_of(t, p, &s[k], &s[k + 1]);
+    if (k > 0) b[k - 1] = mtx_pair_of(t, p, &s[k - 1], &s[k]);
+    if (k + 1 < n) b[k] = mtx_pair_of(t, p, &s[k], &s[k + 1]);
   }
-  for (int i = 0; i < n; i++) {
+  return n;
+}
+
+mtx_code mtx_merge_emit(mtx_enc *e, const char *p, const mtx_sym *s, size_t n) {
+  for (size_t i = 0; i < n; i++) {
     mtx_code rc = emit(e, p, &s[i]);
     if (rc) return rc;
   }
   return MTX_OK;
 }
 
-static bool before(const mtx_cand *a, const mtx_cand *b) {
-  return a->key != b->key ? a->key < b->key : a->left < b->left;
-}
-
-static void sift_down(mtx_cand *h, size_t n, size_t i) {
-  mtx_cand x = h[i];
-  for (size_t c; (c = 2 * i + 1) < n; i = c) {
-    if (c + 1 < n && before(&h[c + 1], &h[c])) c++;
-    if (!before(&h[c], &x)) break;
-    h[i] = h[c];
-  }
-  h[i] = x;
-}
-
-static mtx_code push(mtx_enc *e, const char *p, uint32_t left, uint32_t right) {
-  if (left == UINT32_MAX || right == UINT32_MAX) return MTX_OK;
-  best b = pair_of(e->t, p, &e->sym[left], &e->sym[right]);
-  if (b.key == UINT32_MAX) return MTX_OK;
-  mtx_code rc = mtx_grow(&e->heap, &e->cap_heap, e->n_heap + 1, sizeof *e->heap, e->err);
-  if (rc) return rc;
-  mtx_cand x = {b.key, left, right, e->sym[left].len + e->sym[right].len, b.id};
-  size_t i = e->n_heap++;
-  for (; i && before(&x, &e->heap[(i - 1) / 2]); i = (i - 1) / 2) e->heap[i] = e->heap[(i - 1) / 2];
-  e->heap[i] = x;
-  return MTX_OK;
-}
-
-static mtx_code merge_long(mtx_enc *e, const char *p, uint32_t n) {
-  mtx_code rc;
-  mtx_sym *s = e->sym;
-  for (uint32_t i = 0; i < n; i++) {
-    s[i].prev = i - 1;  // UINT32_MAX for the first
-    s[i].next = i + 1 < n ? i + 1 : UINT32_MAX;
-  }
-  e->n_heap = 0;
-  for (uint32_t i = 0; i + 1 < n; i++)
-    if ((rc = push(e, p, i, i + 1))) return rc;
-  while (e->n_heap) {
-    mtx_cand c = e->heap[0];
-    e->heap[0] = e->heap[--e->n_heap];
-    if (e->n_heap) sift_down(e->heap, e->n_heap, 0);
-    mtx_sym *l = &s[c.left], *r = &s[c.right];
-    if (!l->len || !r->len || l->len + r->len != c.size) continue;
-    l->len += r->len;
-    l->id = c.id;
-    r->len = 0;
-    l->next = r->next;
-    if (r->next != UINT32_MAX) s[r->next].prev = c.left;
-    if ((rc = push(e, p, l->prev, c.left)) || (rc = push(e, p, c.left, l->next))) return rc;
-  }
-  for (uint32_t i = 0; i != UINT32_MAX; i = s[i].next)
-    if ((rc = emit(e, p, &s[i]))) return rc;
-  return MTX_OK;
-}
-
 static mtx_code merge_symbols(mtx_enc *e, const char *p, size_t n) {
-  mtx_sym small[SMALL];
+  mtx_sym s[MTX_MERGE_FEW];
   size_t k = 0, pos = 0;
-  for (; pos < n && k < SMALL; k++) {
-    small[k].pos = (uint32_t)pos;
-    pos += first_symbol(e->t, p + pos, n - pos, &small[k]);
+  for (; pos < n && k < MTX_MERGE_FEW; k++) {
+    s[k].pos = (uint32_t)pos;
+    pos += mtx_first_symbol(e->t, p + pos, n - pos, &s[k]);
   }
-  if (pos == n) return merge_small(e, p, small, (int)k);
-  mtx_code rc = mtx_grow(&e->sym, &e->cap_sym, n, sizeof *e->sym, e->err);
-  if (rc) return rc;
-  memcpy(e->sym, small, sizeof small);
-  for (; pos < n; k++) {
-    e->sym[k].pos = (uint32_t)pos;
-    pos += first_symbol(e->t, p + pos, n - pos, &e->sym[k]);
-  }
-  return merge_long(e, p, (uint32_t)k);
+  if (pos < n) return mtx_merge_long(e, p, n);
+  return mtx_merge_emit(e, p, s, (size_t)mtx_merge_few(e->t, p, s, (int)k));
 }
 
 void mtx_cache_start(mtx_enc *e, size_t n) {
