@@ -139,9 +139,14 @@ mtx_gx sc_array(mtx_sc *s, const sc_conj *c);
 typedef struct {
   uint32_t min, max, n_prefix;
   uint32_t hit, min_hits, max_hits;  // items that satisfy the part; MTX_JSON_NONE: none are counted
+  bool rest_differs;                 // unevaluatedItems holds for those that do not
 } sc_items;
-// Conjunction of item i of an array; i past every prefix gives the rest's.
-sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i);
+// Conjunction of item i of an array; i past every prefix gives the rest's. hit: it is known to
+// satisfy the part, the schema of a `contains`; or MTX_JSON_NONE.
+sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i, uint32_t hit);
+// Adds to out what `keyword` (unevaluatedProperties, unevaluatedItems) of the parts of c asks of
+// a property or an item; found[i]: part i says something of it.
+void sc_add_unevaluated(mtx_sc *s, const sc_conj *c, const char *keyword, const bool *found, sc_conj *out);
 // The items of an array which count hits too. False: too many counts, a warning is made.
 bool sc_counted_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx *out);
 mtx_gx sc_string(mtx_sc *s, const sc_conj *c);

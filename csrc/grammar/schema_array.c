@@ -20,7 +20,7 @@ static void item_keywords(const mtx_sc *s, uint32_t part, uint32_t *prefix, uint
 
 // Between min and max items satisfy the part.
 static void count_hits(mtx_sc *s, sc_items *r, uint32_t part, uint32_t min, uint32_t max) {
-  if (min == 0 && max == UINT32_MAX) return;
+  if (min == 0 && max == UINT32_MAX && !r->rest_differs) return;
   if (r->hit == MTX_JSON_NONE) {
     r->hit = part;
     r->max_hits = UINT32_MAX;
@@ -46,28 +46,42 @@ static void gather_contains(mtx_sc *s, uint32_t part, sc_items *r) {
   if (other != MTX_JSON_NONE) count_hits(s, r, SC_PART(other, SC_NOT), 1, UINT32_MAX);
 }
 
+// Does at most one `contains` say which items it evaluates?
+static bool knows_hits(const mtx_sc *s, const sc_conj *c) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < c->n; i++) n += sc_keyword(s, c->v[i], "contains") != MTX_JSON_NONE;
+  return n < 2;
+}
+
 static sc_items gather_array(mtx_sc *s, const sc_conj *c) {
   sc_items r = {.max = UINT32_MAX, .hit = MTX_JSON_NONE};
+  const bool known = knows_hits(s, c);
+  for (uint32_t i = 0; i < c->n; i++) {
+    const uint32_t rest = sc_keyword(s, c->v[i], "unevaluatedItems");
+    if (rest != MTX_JSON_NONE && !known) sc_unenforced(s, rest, "unevaluatedItems", "more than one `contains` counts items");
+    r.rest_differs |= rest != MTX_JSON_NONE && known;
+  }
   for (uint32_t i = 0; i < c->n; i++) {
     uint32_t min = sc_count(s, c->v[i], "minItems", 0), max = sc_count(s, c->v[i], "maxItems", UINT32_MAX), prefix, rest;
-    const uint32_t n = sc_keyword(s, c->v[i], "unevaluatedItems");
     if (min > r.min) r.min = min;
     if (max < r.max) r.max = max;
     sc_negated_counts(s, c->v[i], "minItems", "maxItems", &r.min, &r.max);
     gather_contains(s, c->v[i], &r);
     item_keywords(s, c->v[i], &prefix, &rest);
     if (prefix != MTX_JSON_NONE && sc_node(s, prefix)->n_kids > r.n_prefix) r.n_prefix = sc_node(s, prefix)->n_kids;
-    if (n != MTX_JSON_NONE && sc_node(s, n)->kind != MTX_JSON_TRUE)
-      sc_unenforced(s, n, "unevaluatedItems", "not supported; use items");
   }
   return r;
 }
 
-sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i) {
+sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i, uint32_t hit) {
   sc_conj out = {.n = 0};
+  bool evaluates[SC_MAX_PARTS];
   for (uint32_t p = 0; p < c->n; p++) {
+    const uint32_t contains = sc_keyword(s, c->v[p], "contains");
     uint32_t prefix, rest;
     item_keywords(s, c->v[p], &prefix, &rest);
+    evaluates[p] = rest != MTX_JSON_NONE || (prefix != MTX_JSON_NONE && i < sc_node(s, prefix)->n_kids) ||
+                   (contains != MTX_JSON_NONE && SC_PART(contains, SC_ALL) == hit);
     if (prefix != MTX_JSON_NONE && i < sc_node(s, prefix)->n_kids) {
       uint32_t k = sc_node(s, prefix)->first;
       for (uint32_t n = 0; n < i; n++) k = sc_node(s, k)->next;
@@ -76,6 +90,7 @@ sc_conj sc_item_conj(mtx_sc *s, const sc_conj *c, uint32_t i) {
       sc_add(s, &out, SC_PART(rest, SC_ALL));
     }
   }
+  if (knows_hits(s, c)) sc_add_unevaluated(s, c, "unevaluatedItems", evaluates, &out);
   return out;
 }
 
@@ -132,7 +147,7 @@ static bool unique_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx 
   mtx_gx value[GR_SET_BITS];
   gb_item items[GR_SET_BITS];
   uint32_t n;
-  sc_conj item = sc_item_conj(s, c, UINT32_MAX);
+  sc_conj item = sc_item_conj(s, c, UINT32_MAX, MTX_JSON_NONE);
   sc_flatten(s, &item);
   if (r->n_prefix || r->hit != MTX_JSON_NONE || item.never || !listed_items(s, &item, value, &n)) return false;
   *out = MTX_GX_NEVER;
@@ -148,10 +163,18 @@ static bool unique_items(mtx_sc *s, const sc_conj *c, const sc_items *r, mtx_gx 
 
 // ---- the list -----------------------------------------------------------------------------------
 
+static mtx_gx item_value(mtx_sc *s, const sc_conj *c, const sc_items *r, uint32_t i, const char *name, size_t n_name) {
+  sc_conj item = sc_item_conj(s, c, i, MTX_JSON_NONE);
+  mtx_gx x = sc_value(s, &item, name, n_name);
+  if (r->hit == MTX_JSON_NONE || !r->rest_differs) return x;
+  item = sc_item_conj(s, c, i, r->hit);
+  sc_add(s, &item, r->hit);
+  return mtx_gx_alt2(s->b, x, sc_value(s, &item, name, n_name));
+}
+
 static mtx_gx plain_items(mtx_sc *s, const sc_conj *c, sc_items r) {
   mtx_gb *b = s->b;
-  sc_conj rest = sc_item_conj(s, c, UINT32_MAX);
-  mtx_gx item = sc_value(s, &rest, "item", 4), tail;
+  mtx_gx item = item_value(s, c, &r, UINT32_MAX, "item", 4), tail;
   if (item == MTX_GX_NEVER && r.max > r.n_prefix) r.max = r.n_prefix;
   if (r.min > r.max || b->code) return MTX_GX_NEVER;
   const uint32_t min = r.min > r.n_prefix ? r.min - r.n_prefix : 0;
@@ -162,10 +185,9 @@ static mtx_gx plain_items(mtx_sc *s, const sc_conj *c, sc_items r) {
   else
     tail = mtx_gx_rep(b, mtx_gx_cat2(b, item, mtx_gx_rep(b, next, min ? min - 1 : 0, max == UINT32_MAX ? max : max - 1)), min > 0, 1);
   for (uint32_t i = r.n_prefix; i-- > 0 && !b->code;) {
-    sc_conj ci = sc_item_conj(s, c, i);
     char name[24];
     int n = snprintf(name, sizeof name, "item %u", i);
-    mtx_gx x = mtx_gx_cat2(b, sc_value(s, &ci, name, (size_t)n), tail);
+    mtx_gx x = mtx_gx_cat2(b, item_value(s, c, &r, i, name, (size_t)n), tail);
     if (i) x = mtx_gx_cat2(b, s->comma, x);
     tail = mtx_gx_rep(b, x, i < r.min, 1);
   }

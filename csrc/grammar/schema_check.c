@@ -158,6 +158,9 @@ bool sc_holds(mtx_sc *s, uint32_t v, uint32_t schema, int depth) {
   if ((type & SC_STR) && !sc_holds_text(s, SC_PART(schema, SC_BASE), sc_text(s, v), sc_node(s, v)->n_text)) return false;
   if ((type & SC_ARR) && !holds_array(s, v, schema, depth)) return false;
   if ((type & SC_OBJ) && !holds_object(s, v, schema, depth)) return false;
+  const char *const others = type & SC_OBJ ? "unevaluatedProperties" : "unevaluatedItems";
+  const uint32_t rest = sc_node(s, v)->n_kids ? sc_get(s, schema, others) : MTX_JSON_NONE;
+  if (rest != MTX_JSON_NONE && sc_node(s, rest)->kind != MTX_JSON_TRUE) sc_unenforced(s, rest, others, "not decided for the values of enum and const");
   return holds_combined(s, v, schema, depth);
 }
 

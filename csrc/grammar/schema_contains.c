@@ -25,7 +25,7 @@ static uint32_t opposite(uint32_t part) { return SC_PART(SC_NODE(part), SC_KIND(
 // An item, a hit (SC_ALL), none (SC_NOT) or either (SC_BASE), and what follows it.
 static mtx_gx item(const counted *k, uint32_t items, uint32_t hits, uint32_t kind) {
   mtx_gb *b = k->s->b;
-  sc_conj one = sc_item_conj(k->s, k->c, items < k->r->n_prefix ? items : UINT32_MAX);
+  sc_conj one = sc_item_conj(k->s, k->c, items < k->r->n_prefix ? items : UINT32_MAX, kind == SC_ALL ? k->r->hit : MTX_JSON_NONE);
   if (kind == SC_ALL) sc_add(k->s, &one, k->r->hit);
   if (kind == SC_NOT) sc_add(k->s, &one, opposite(k->r->hit));
   mtx_gx x = mtx_gx_cat2(b, sc_value(k->s, &one, "item", 4), rest(k, items + 1, hits + (kind == SC_ALL)));
@@ -34,13 +34,14 @@ static mtx_gx item(const counted *k, uint32_t items, uint32_t hits, uint32_t kin
 
 static mtx_gx after(const counted *k, uint32_t items, uint32_t hits) {
   const sc_items *r = k->r;
-  mtx_gx x[3];
+  mtx_gx x[4];
   uint32_t n = 0;
   if (items >= r->min && hits >= r->min_hits) x[n++] = MTX_GX_EMPTY;
   if (items == r->max) return mtx_gx_alt(k->s->b, x, n);
   const bool enough = r->max_hits == UINT32_MAX && hits >= r->min_hits;  // hits count no more
   if (enough) {
     x[n++] = item(k, items, hits, SC_BASE);
+    if (r->rest_differs) x[n++] = item(k, items, hits, SC_ALL);
   } else {
     x[n++] = item(k, items, hits, k->exact ? SC_NOT : SC_BASE);
     if (hits < r->max_hits) x[n++] = item(k, items, hits, SC_ALL);

@@ -20,8 +20,7 @@ static bool key_allowed(const sc_members *o, const sc_name *n) {
 static sc_conj member_conj(sc_members *o, const sc_name *name, uint32_t matched) {
   mtx_sc *s = o->s;
   sc_conj out = {.n = 0};
-  bool evaluated = false;
-  uint32_t unevaluated = MTX_JSON_NONE;
+  bool evaluates[SC_MAX_PARTS];
   for (uint32_t i = 0; i < o->c->n; i++) {
     const uint32_t part = o->c->v[i];
     bool found = false;
@@ -37,12 +36,9 @@ static sc_conj member_conj(sc_members *o, const sc_name *name, uint32_t matched)
       if (o->patterns[p].part == part && matched >> p & 1)
         sc_add(s, &out, SC_PART(o->patterns[p].node, SC_ALL)), found = true;
     if (!found && extra != MTX_JSON_NONE) sc_add(s, &out, SC_PART(extra, SC_ALL)), found = true;
-    evaluated |= found;
-    uint32_t u = sc_keyword(s, part, "unevaluatedProperties");
-    if (u != MTX_JSON_NONE) unevaluated = u;
-    if (u != MTX_JSON_NONE && i > 0) sc_unenforced(s, u, "unevaluatedProperties", "it also counts the keys of the schemas around it");
+    evaluates[i] = found;
   }
-  if (!evaluated && unevaluated != MTX_JSON_NONE) sc_add(s, &out, SC_PART(unevaluated, SC_ALL));
+  sc_add_unevaluated(s, o->c, "unevaluatedProperties", evaluates, &out);
   return out;
 }
 

@@ -7,8 +7,7 @@ Source: https://github.com/json-schema-org/JSON-Schema-Test-Suite, commit
 suite: file, group, the schema as text, and per test what it is, the document as text and
 whether it is valid. Texts are compact, numbers as the suite spells them, strings in their
 shortest spelling. Left out: keywords that need other documents (refRemote, vocabulary,
-cross-draft) or that are about annotations (content), dynamicRef, unevaluated*, and formats
-for which no grammar is made.
+cross-draft) or that are about annotations (content), dynamicRef, and formats for which no grammar is made.
 
 Usage: make.py FOLDER_OF_THE_SUITE
 """
@@ -19,7 +18,7 @@ import sys
 FILES = """type enum const required properties additionalProperties patternProperties propertyNames minProperties maxProperties
 items additionalItems prefixItems minItems maxItems uniqueItems contains minLength maxLength pattern format minimum maximum
 exclusiveMinimum exclusiveMaximum multipleOf anyOf oneOf allOf not if-then-else ref anchor defs definitions boolean_schema default
-dependentRequired dependentSchemas dependencies infinite-loop-detection optional/bignum optional/float-overflow optional/ecmascript-regex
+dependentRequired dependentSchemas dependencies unevaluatedItems unevaluatedProperties infinite-loop-detection optional/bignum optional/float-overflow optional/ecmascript-regex
 optional/non-bmp-regex optional/id optional/refOfUnknownKeyword optional/unknownKeyword""".split()
 FORMATS = """date date-time time duration email hostname ipv4 ipv6 uri uri-reference iri iri-reference uri-template json-pointer relative-json-pointer
 uuid unknown""".split()
