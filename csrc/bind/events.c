@@ -80,6 +80,7 @@ static void push_event(lua_State *L, const mtx_event *ev) {
     mtx_bind_set_integer(L, "n_prompt", ev->n_prompt);
     mtx_bind_set_integer(L, "n_cached", ev->n_cached);
   }
+  if (ev->kind == MTX_EVENT_START) mtx_bind_set_number(L, "t_queue_ms", ev->t_queue_ms);
   if (ev->kind == MTX_EVENT_PROGRESS) {
     mtx_bind_set_integer(L, "n_processed", ev->n_processed);
     mtx_bind_set_number(L, "t_prefill_ms", ev->t_prefill_ms);

@@ -117,7 +117,7 @@ typedef struct mtx_event {
   int64_t n_prompt, n_cached, n_generated;            // START, PROGRESS: the first two; DONE: all
   int64_t n_drafted, n_draft_accepted;                // DONE: tokens that were drafted, and of them those that were sampled
   int64_t n_processed;     // PROGRESS: tokens of the prompt that are in memory, cached ones too
-  double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE; PROGRESS: t_prefill_ms so far
+  double t_queue_ms, t_prefill_ms, t_decode_ms;       // DONE; START: t_queue_ms; PROGRESS: t_prefill_ms so far
   mtx_done_reason reason;
   const char *code;        // DONE with an error: mtx_code_name, or "deadline"; static
   char message[512];

@@ -68,6 +68,7 @@ void mtx_emit_start(mtx_engine *e, mtx_run *r) {
   r->started = true;
   if (!ev) return;
   ev->n_cached = r->n_cached;
+  ev->t_queue_ms = r->t_start - r->t_submit;
   mtx_emit(e, ev);
 }
 

@@ -67,6 +67,17 @@ local function burst(n)
     preempted = after.n_preempted - before.n_preempted, health = health }
 end
 
+-- What a forecast is made of: a prompt that one step reads has taken the time of that step, though its start and its first token are told
+-- together.
+function TestLoad:test_the_measured_time_of_a_prompt_is_the_engines()
+  start({ ctx = "512", cache_mb = "0" })
+  local r = client.request(ctx.port, "POST", "/completion", { model = MODEL, prompt = ("word "):rep(200), n_predict = 4, ignore_eos = true })
+  local m, t = ctx.pool:list()[1].rates, r.json.timings
+  lu.assertEquals(m.prompts.tokens, t.prompt_n)
+  lu.assertTrue(m.prompts.ms >= t.prompt_ms, m.prompts.ms .. " ms, the engine says " .. t.prompt_ms)
+  lu.assertEquals({ m.writing.tokens, m.replies.tokens }, { 3, 4 })
+end
+
 -- SEC-82: four times what the server takes. What is refused costs the others nothing: the engine reads the
 -- tokens of those that were admitted once each, no more, and /health is answered.
 function TestLoad:test_sec82_admitted_requests_keep_their_pace()

@@ -17,9 +17,9 @@ function Meter:add(tokens, ms)
   if self.ms > WINDOW_MS then self.tokens, self.ms = self.tokens / 2, self.ms / 2 end
 end
 
--- One begins at `now` (ms).
-function Meter:begins(now)
-  if self.n == 0 then self.since = now end
+-- One began at `at` (ms), which may be told late: what has been counted until then is not counted again.
+function Meter:begins(at)
+  if self.n == 0 then self.since = math.max(at, self.since) end
   self.n = self.n + 1
 end
 

@@ -114,7 +114,8 @@ function ON.start(job, choice, ev)
   choice.started = uv.hrtime()
   choice.n_prompt, choice.n_cached = ev.n_prompt, ev.n_cached
   choice.reading = true
-  job.loaded.rates:let_in(choice.started / 1e6, ev.n_prompt, ev.n_cached)
+  -- The event comes with the end of a step, which may be that of the whole prompt.
+  job.loaded.rates:let_in(choice.submitted / 1e6 + (ev.t_queue_ms or 0), ev.n_prompt, ev.n_cached)
   slots.take(job.loaded, choice, job.seed, job.ctx.config.slot_save_path ~= "" and job.prompts[choice.prompt], job.lora and job.cache_key and job.lora:key(job.cache_key) or job.cache_key)
   local out = { kind = "start", n_prompt = ev.n_prompt, n_cached = ev.n_cached }
   emit(job, out, choice)

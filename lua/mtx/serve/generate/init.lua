@@ -172,6 +172,7 @@ local function submit(job, choice, tokens, rest)
   local s = {}
   for k, v in pairs(job.sampler) do s[k] = v end
   s.seed = (job.sampler.seed + choice.index + (choice.round or 0) * 1000003) & 0x7fffffff
+  choice.submitted = uv.hrtime()
   local id, message, code = l.engine:submit({ tokens = tokens, max_tokens = math.tointeger(max) or room, sampler = s, stop = job.stop,
     grammar = job.grammar, grammar_triggers = not choice.thought_over and job.triggers or nil,
     grammar_opening = not choice.round and job.grammar_opening or nil, grammar_optional = job.grammar_optional, logprobs = req.logprobs,
