@@ -231,9 +231,9 @@ end
 
 -- sources: {file = path | nil, env = function(name) | nil, variables = list of the environment's names (of the process when env
 -- is nil), flags = {name = text or value}} -> {values, sources, unknown = MTX_* variables that mean nothing}, or nil, message.
--- OLLAMA_HOST may be HOST, HOST:PORT or a URL.
+-- OLLAMA_HOST may be HOST, HOST:PORT or a URL. again(): the same of what the file says then.
 function config.load(sources)
-  local self = { values = {}, sources = {} }
+  local self = { values = {}, sources = {}, again = function() return config.load(sources) end }
   local env = sources.env or os.getenv
   self.unknown = unknown_variables(sources.variables or sources.env and {} or sorted_keys(uv.os_environ()))
   for _, o in ipairs(config.OPTIONS) do self.values[o.name], self.sources[o.name] = o.default, "default" end

@@ -52,14 +52,15 @@ ear=$!
 until_true test -S "$tmp/notify"
 
 # A running answer is finished, then the server ends with 0.
-export NOTIFY_SOCKET="$tmp/notify"
+export NOTIFY_SOCKET="$tmp/notify" WATCHDOG_USEC=100000
 start --drain-timeout 60
-is "READY" "READY=1" "$(until_true grep -q READY "$tmp/heard"; cat "$tmp/heard")"
+is "READY" "READY=1" "$(until_true grep -q READY "$tmp/heard"; head -1 "$tmp/heard")"
+is "the watchdog is told" "WATCHDOG=1" "$(until_true grep -q WATCHDOG "$tmp/heard"; grep -m 1 WATCHDOG "$tmp/heard")"
 is "PID file" "$pid" "$(cat "$tmp/pid")"
 stream "@slow{20}@long{60}"
 kill -TERM "$pid"
 until_true grep -q draining "$tmp/log"
-is "STOPPING" "STOPPING=1" "$(until_true grep -q STOPPING "$tmp/heard"; tail -1 "$tmp/heard")"
+is "STOPPING" "STOPPING=1" "$(until_true grep -q STOPPING "$tmp/heard"; grep STOPPING "$tmp/heard")"
 is "no new connections" 7 "$(curl -s -o /dev/null "$url/health"; echo $?)"
 ended
 wait "$reader"
@@ -67,7 +68,7 @@ is "exit code after the drain" 0 "$code"
 is "the answer is whole" 1 "$(grep -c 'word60' "$tmp/stream")"
 is "and has its end" 1 "$(grep -c 'DONE' "$tmp/stream")"
 is "PID file is gone" 1 "$([ -e "$tmp/pid" ]; echo $?)"
-unset NOTIFY_SOCKET
+unset NOTIFY_SOCKET WATCHDOG_USEC
 
 # The second signal does not wait for the answer.
 start --drain-timeout 600

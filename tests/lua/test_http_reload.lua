@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- Keys that change under a running server (SIGHUP, POST /admin/reload): what belongs to a key stays its own, what
+-- Keys and options that change under a running server (SIGHUP, POST /admin/reload): what belongs to a key stays its own, what
 -- was taken away is gone, and no mistake in the file opens the server.
 local lu = require("luaunit")
 local cjson = require("cjson")
@@ -144,4 +144,73 @@ function TestReload:test_a_key_that_is_gone_starts_no_reply_on_its_socket()
   lu.assertNil(c.data:find('"three"'))
   lu.assertStrContains(c.data, string.pack(">I2", 1008))
   c:close()
+end
+
+-- The config file, read again.
+TestConfigReload = {}
+function TestConfigReload:tearDown() fixture.stop(ctx) end
+
+local CONFIG
+
+local function configure(text)
+  local f = assert(io.open(CONFIG, "w"))
+  f:write(text)
+  f:close()
+end
+
+local function start_with(text, flags)
+  CONFIG = temp.path()
+  configure(text)
+  log = {}
+  local deps, dir = require("fake_engine").deps()
+  flags = flags or {}
+  flags.port, flags.models_dir, flags.persist_dir = flags.port or "0", dir, dir .. "/.prompts"
+  ctx = assert(require("mtx.serve").new(assert(require("mtx.config").load({ env = function() end, file = CONFIG, flags = flags })), (function()
+    deps.log_out = { write = function(_, ...) log[#log + 1] = table.concat({ ... }) end }
+    return deps
+  end)()))
+  assert(require("mtx.serve").listen(ctx))
+  port = ctx.port
+end
+
+local function status(headers) return client.request(port, "GET", "/api/tags", nil, headers).status end
+
+function TestConfigReload:test_what_can_change_changes_and_the_rest_is_named()
+  start_with("log_level = 'warn', idle_timeout = 70")
+  lu.assertEquals({ status(), status({ Origin = "https://a.example" }) }, { 200, 403 })
+  configure("log_level = 'info', idle_timeout = 71, origins = { 'https://a.example' }, requests_per_minute = 3, max_body_mb = 0.001, api_key = { 'secret' }, parallel = 3")
+  assert(ctx.reload())
+  local key = { Authorization = "Bearer secret" }
+  lu.assertEquals({ status(), status(key), status({ Origin = "https://a.example", Authorization = "Bearer secret" }) }, { 401, 200, 200 })
+  lu.assertEquals(client.request(port, "POST", "/v1/completions", { model = "tiny", prompt = ("x"):rep(2000) }, key).status, 413)
+  lu.assertEquals(status(key), 429)
+  local text = table.concat(log)
+  lu.assertStrMatches(text, ".*options changed.*")
+  lu.assertStrContains(text, 'options="api_key, origins, requests_per_minute, max_body_mb, log_level"')
+  lu.assertStrContains(text, 'options="parallel, idle_timeout"')
+  lu.assertStrMatches(text, ".*options that only a restart changes.*")
+  lu.assertEquals({ ctx.config.idle_timeout, ctx.config.parallel, ctx.config.requests_per_minute, ctx.sources.requests_per_minute }, { 70, 8, 3, CONFIG })
+end
+
+-- A flag stays above the file; what was in force goes on when the file is wrong.
+function TestConfigReload:test_a_mistake_changes_nothing()
+  start_with("requests_per_minute = 100", { log_level = "error" })
+  for _, text in ipairs({ "requests_per_minute = 1, nonsense = 2", "requests_per_minute = 'x'", "requests_per_minute = 1, keys_file = '/nonexistent/keys'", "return 5", "}" }) do
+    configure(text)
+    local ok, message = ctx.reload()
+    lu.assertNil(ok, text)
+    lu.assertTrue(#message > 0)
+    lu.assertEquals({ ctx.config.requests_per_minute, status() }, { 100, 200 }, text)
+  end
+  configure("log_level = 'debug'")
+  assert(ctx.reload())
+  lu.assertEquals({ ctx.config.log_level, ctx.config.requests_per_minute }, { "error", 0 })
+end
+
+function TestConfigReload:test_a_public_address_does_not_lose_its_keys()
+  start_with("host = '0.0.0.0', api_key = { 'secret' }")
+  configure("host = '0.0.0.0'")
+  local ok, message = ctx.reload()
+  lu.assertEquals({ ok, message }, { nil, "without a key a public address would be open to anybody; nothing is changed" })
+  lu.assertEquals({ status(), status({ Authorization = "Bearer secret" }) }, { 401, 200 })
 end

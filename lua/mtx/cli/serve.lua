@@ -22,8 +22,8 @@ usage: mtx serve [--config FILE] [OPTIONS]
 
 Serves every model under --models-dir. SIGTERM or Ctrl-C ends it after running
 answers have ended (at most --drain-timeout); a second signal ends it at once.
-SIGHUP reloads the policy, the script and the keys, and opens the trace file
-anew. `mtx config` shows where each value comes from.
+SIGHUP reads the config file again (limits, keys, origins, log level, ...; the log names what
+only a restart changes), the policy, the script and the keys, and opens the trace file anew. `mtx config` shows where each value comes from.
 
 Options (each also as MTX_NAME in the environment, or in the config file):
 ]] .. option_lines()

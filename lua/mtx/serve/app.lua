@@ -19,15 +19,20 @@ App.__index = App
 -- ctx: {routes, auth, limits, log, metrics, config (values), loopback (bool), machine, clock}
 function app.new(ctx)
   local self = setmetatable({ ctx = ctx, log = ctx.log, n_active = 0 }, App)
-  self.origins = origin.rules(ctx.config.origins)
-  self.extra_hosts = {}
-  for _, h in ipairs(ctx.config.allowed_hosts) do self.extra_hosts[h:lower()] = true end
-  self.max_body = math.floor(ctx.config.max_body_mb * 1048576)
+  self:configure(ctx.config)
   local m = ctx.metrics
   self.m_requests = m:counter("mtx_requests_total", "Requests answered, by route and status class")
   self.m_seconds = m:histogram("mtx_request_seconds", "Time from request head to end of answer", { 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10, 60, 300 })
   m:gauge("mtx_requests_active", "Requests being answered now", function() return self.n_active end)
   return self
+end
+
+-- What is made of options once, at the start and at a reload.
+function App:configure(values)
+  self.origins = origin.rules(values.origins)
+  self.extra_hosts = {}
+  for _, h in ipairs(values.allowed_hosts) do self.extra_hosts[h:lower()] = true end
+  self.max_body = math.floor(values.max_body_mb * 1048576)
 end
 
 -- The request's id, by which its log line is found, goes out under the name that the dialect's clients read.

@@ -14,10 +14,12 @@ local metrics = require("mtx.serve.metrics")
 local models = require("mtx.serve.models")
 local origin = require("mtx.serve.origin")
 local pid_file = require("mtx.pid_file")
+local reconfigure = require("mtx.serve.reconfigure")
 local routes = require("mtx.serve.routes")
 local sched = require("mtx.sched")
 local script = require("mtx.serve.script")
 local telemetry = require("mtx.serve.telemetry")
+local watchdog = require("mtx.serve.watchdog")
 local writes = require("mtx.serve.writes")
 
 local serve = {}
@@ -84,7 +86,7 @@ function serve.new(config, deps)
     return nil, "refusing to serve a public address without a key: set --api-key or --keys-file, listen on 127.0.0.1, or accept the risk with --insecure"
   end
   local clock = deps.clock or function() return uv.now() / 1000 end
-  local ctx = { config = values, sources = config.sources, routes = routes.new(), auth = a, clock = clock,
+  local ctx = { config = values, sources = config.sources, load_config = config.again, routes = routes.new(), auth = a, clock = clock,
     limits = limits.new(values, clock), metrics = metrics.new(), loopback = loopback, listeners = listeners,
     log = log.new({ level = values.log_level, format = values.log_format, out = deps.log_out }),
     machine = (uv.os_gethostname() or ""):lower(), version = serve.VERSION, deps = deps, started = os.time() }
@@ -113,7 +115,7 @@ function serve.new(config, deps)
   return ctx
 end
 
--- Reads the policy, the keys and the script again; what fails stays as it was.
+-- Reads the configuration, the policy, the keys and the script again; what fails stays as it was.
 -- -> list of what was reloaded, or nil, message of the first failure.
 function serve.reload(ctx)
   local done, failed = {}, nil
@@ -122,6 +124,7 @@ function serve.reload(ctx)
     if ok then done[#done + 1] = name else failed = failed or message end
     ctx.log(ok and "info" or "error", "reload", { part = name, error = not ok and message or nil })
   end
+  step("config", function() return reconfigure(ctx, make_auth) end)
   step("policy", function() return ctx.policy:reload() end)
   step("keys", function()
     local a, message = make_auth(ctx.config)
@@ -219,6 +222,7 @@ function serve.run(ctx)
   if not uv.fs_stat(c.models_dir) then ctx.log("warn", "no such models folder; give one with --models-dir", { models_dir = c.models_dir }) end
   ctx.log("info", "listening", { host = c.host, port = ctx.port, pid = math.tointeger(uv.os_getpid()), keys = #ctx.auth.keys, models = #ctx.catalog:list() })
   notify_systemd(ctx, "READY=1")
+  watchdog.start(os.getenv, function(text) notify_systemd(ctx, text) end)
   core.short_slices() -- a token's way to its client is short, but the engine's threads may have every core
   -- The server's own tables are few beside what requests leave behind, and a collection walks all of them, in caches that
   -- the engine has emptied: every fourfold memory is often enough.

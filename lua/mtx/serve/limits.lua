@@ -40,9 +40,18 @@ Limits.__index = Limits
 
 -- config: {requests_per_minute, tokens_per_minute, key_requests_per_minute, key_tokens_per_minute}; 0 or nil = no limit.
 function limits.new(config, clock)
-  local self = setmetatable({ config = config, clock = clock, by_key = {} }, Limits)
-  self.all = self:pair(config.requests_per_minute, config.tokens_per_minute)
+  local self = setmetatable({ clock = clock, by_key = {} }, Limits)
+  self:configure(config)
   return self
+end
+
+-- Other limits from now on; a bucket whose limit is the same keeps what it holds.
+function Limits:configure(config)
+  self.config = config
+  local requests, tokens = config.requests_per_minute, config.tokens_per_minute
+  if self.all and self.all.n_requests == requests and self.all.n_tokens == tokens then return end
+  self.all = self:pair(requests, tokens)
+  self.all.n_requests, self.all.n_tokens = requests, tokens
 end
 
 function Limits:pair(requests, tokens)

@@ -18,12 +18,13 @@ local function text_value(v)
 end
 
 -- options: level (name), format "text" | "json", out = file-like with write.
--- Gives log(level, event, fields) as a callable with :on(level).
+-- Gives log(level, event, fields) as a callable with .on(level) and .set_level(level).
 function log.new(options)
   local max = LEVELS[options.level or "info"] or 3
   local out, json = options.out or io.stderr, options.format == "json"
   local self = {}
   function self.on(level) return LEVELS[level] <= max end
+  function self.set_level(level) max = LEVELS[level] or max end
   return setmetatable(self, { __call = function(_, level, event, fields)
     if (LEVELS[level] or 3) > max then return end
     local time = os.date("!%Y-%m-%dT%H:%M:%SZ")
