@@ -51,7 +51,12 @@ function TestMetrics:test_known_traffic_gives_known_counts()
   local again = get("/metrics").body
   lu.assertEquals({ value(again, 'mtx_prompt_cached_ratio_bucket{le="0"}'), value(again, 'mtx_prompt_cached_ratio_bucket{le="0.5"}') }, { 3, 4 })
   fake.reply = nil
+  for series, wanted in pairs({ mtx_model_requests_waiting = 0, mtx_model_kv_pages_total = 100, mtx_model_kv_pages_free = 100 }) do
+    lu.assertEquals(value(again, series .. '{model="tiny:latest"}'), wanted, series)
+  end
+  lu.assertNotNil(value(again, 'mtx_model_load_seconds{model="tiny:latest"}'))
   local s = get("/admin/stats").json
+  lu.assertEquals({ #s.models, s.models[1].id, s.models[1].running }, { 1, "tiny:latest", 0 })
   lu.assertEquals({ s.requests_total, s.tokens_generated_total, s.active_requests }, { 4, 10, 0 })
 end
 
@@ -177,7 +182,20 @@ function TestAdmin:test_page()
   lu.assertStrContains(r.headers["content-type"], "text/html")
   lu.assertStrContains(r.headers["content-security-policy"], "script-src 'self'")
   lu.assertNotStrContains(r.body, "<script>")
-  for path in r.body:gmatch('"(/app[^"]*)"') do lu.assertEquals(get(path).status, 200) end
+  for path in r.body:gmatch('"(/[^"]+)"') do lu.assertEquals(get(path).status, 200) end
+  local live = get("/live")
+  lu.assertStrContains(live.headers["content-security-policy"], "script-src 'self'")
+  lu.assertNotStrContains(live.body, "<script>")
+  for path in live.body:gmatch('"(/[^"]*)"') do lu.assertEquals(get(path).status, 200) end
+  -- What its script reads is there under these names.
+  local script = get("/live.js").body
+  post("/v1/completions", { model = "tiny", prompt = "x", max_tokens = 1 })
+  local m = get("/admin/stats").json.models[1]
+  for name in script:gmatch("[^%w]m%.([%w_]+)") do
+    if name ~= "cached_tokens" and name ~= "prompt_tokens" then lu.assertNotNil(m[name], name) end -- the fake engine counts none
+  end
+  local c = get("/api/cache/persistence").json
+  for name in script:gmatch("[^%w]c%.([%w_]+)") do lu.assertNotNil(c[name], name) end
 end
 
 TestRoutes = {}
@@ -186,7 +204,8 @@ TestRoutes.tearDown = stop
 -- The whole live table: no key, a user's key, an admin key.
 function TestRoutes:test_walk_with_each_key()
   start({ api_key = "user", admin_key = "admin" })
-  local open = { ["GET /health"] = true, ["GET /v1/health"] = true, ["GET /ready"] = true, ["GET /"] = true, ["GET /app.js"] = true, ["GET /app.css"] = true }
+  local open = { ["GET /health"] = true, ["GET /v1/health"] = true, ["GET /ready"] = true, ["GET /"] = true, ["GET /app.js"] = true, ["GET /app.css"] = true,
+    ["GET /live"] = true, ["GET /live.js"] = true }
   local function call(route, key)
     local path = route.path:gsub("/[:*]%w+", "/x")
     local body = route.method ~= "GET" and route.method ~= "HEAD" and "{}" or nil
@@ -264,7 +283,7 @@ function TestPolicy:test_user_file_and_reload()
   local f = io.open(path, "w")
   f:write("return function(view) return { prefill_tokens = 7, prefill_ratio = 2.5 } end")
   f:close()
-  lu.assertEquals(post("/admin/reload", "{}").json.reloaded[1], "policy")
+  lu.assertEquals(post("/admin/reload", "{}").json.reloaded[2], "policy")
   p = run_two(2)
   lu.assertEquals({ p.prefill_tokens, p.prefill_ratio }, { 7, 2.5 })
   f = io.open(path, "w")
@@ -392,7 +411,7 @@ function TestTrace:test_lines()
   local uv = require("luv")
   lu.assertEquals(uv.fs_stat(path).mode & 511, tonumber("600", 8)) -- it holds prompts
   os.rename(path, path .. ".1")
-  lu.assertEquals(own.reload(), { "policy", "keys", "trace" })
+  lu.assertEquals(own.reload(), { "config", "policy", "keys", "trace" })
   lu.assertEquals(client.request(own.port, "POST", "/completion", '{"model":"tiny","prompt":"@say{later}"}').status, 200)
   fixture.stop(own)
   lu.assertEquals(require("cjson").decode((assert(io.open(path)):read("a"))).n_generated, 1) -- one line, in the new file

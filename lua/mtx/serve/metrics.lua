@@ -24,7 +24,8 @@ local function family(self, name, kind, help, extra)
   return f
 end
 
-function Metrics:counter(name, help) return family(self, name, "counter", help) end
+-- read, if given: () -> value, or values by label.
+function Metrics:counter(name, help, read) return family(self, name, "counter", help, { read = read }) end
 function Metrics:gauge(name, help, read) return family(self, name, "gauge", help, { read = read }) end
 function Metrics:histogram(name, help, buckets) return family(self, name, "histogram", help, { buckets = buckets }) end
 

@@ -2,6 +2,7 @@
 -- What the server measures about generations: Prometheus series, llama-server's
 -- names beside our own, and the trace file with every stage of every request.
 local uv = require("luv")
+local figures = require("mtx.serve.figures")
 local metrics = require("mtx.serve.metrics")
 local whole_file = require("mtx.whole_file")
 local wire = require("mtx.api.wire")
@@ -18,28 +19,6 @@ local function over_models(ctx, read)
     end
     return sum
   end
-end
-
--- A series for each loaded model of which read(l) knows a value.
-local function by_model(ctx, read)
-  return function()
-    local series = {}
-    for _, l in pairs(ctx.pool.loaded) do series[('model="%s"'):format(l.name:gsub('[\\"\n]', "_"))] = read(l) end
-    return series
-  end
-end
-
--- What requests are turned away by (generate/admission.lua).
-local function forecasts(ctx, m)
-  ctx.shed = m:counter("mtx_shed_total", "Requests turned away at the door, by reason")
-  local function rate(name) return function(l) local r = l.rates:known() return r and 1000 / r[name] end end
-  m:gauge("mtx_predicted_wait_seconds", "Time until a request that came now would have a place, by the rates measured lately", by_model(ctx, function(l)
-    local f = ctx.policy:forecast(l)
-    return f and f.place / 1000
-  end))
-  m:gauge("mtx_prompt_tokens_per_second", "Prompt tokens read, lately", by_model(ctx, rate("prompt_ms")))
-  m:gauge("mtx_reply_tokens_per_second", "Tokens of one reply, lately", by_model(ctx, rate("reply_ms")))
-  m:gauge("mtx_reply_tokens", "Mean length of the replies, lately", by_model(ctx, function(l) local r = l.rates:known() return r and r.reply_tokens end))
 end
 
 local function gauges(ctx, m)
@@ -82,7 +61,8 @@ end
 function telemetry.attach(ctx)
   local m = ctx.metrics
   gauges(ctx, m)
-  forecasts(ctx, m)
+  figures.attach(ctx, m)
+  ctx.shed = m:counter("mtx_shed_total", "Requests turned away at the door (generate/admission.lua), by reason")
   local prompt = m:counter("mtx_prompt_tokens_total", "Prompt tokens")
   local cached = m:counter("mtx_prompt_tokens_cached_total", "Prompt tokens taken from the cache")
   local generated = m:counter("mtx_tokens_generated_total", "Tokens generated")

@@ -4,6 +4,7 @@
 local answer = require("mtx.serve.answer")
 local check = require("mtx.api.check")
 local fiber = require("mtx.serve.fiber")
+local figures = require("mtx.serve.figures")
 local ids = require("mtx.ids")
 local kept_adapters = require("mtx.serve.models.kept_adapters")
 local wire = require("mtx.api.wire")
@@ -13,13 +14,13 @@ local M = {}
 local list = wire.list
 
 local function stats(ctx)
-  local waiting, running = 0, 0
-  for _, l in pairs(ctx.pool.loaded) do
-    local s = l.engine:stats()
-    waiting, running = waiting + s.n_waiting, running + s.n_running
+  local waiting, running, models = 0, 0, list()
+  for i, l in ipairs(ctx.pool:list()) do
+    models[i] = figures.of(ctx, l)
+    waiting, running = waiting + models[i].waiting, running + models[i].running
   end
   return { requests_total = ctx.totals.requests, tokens_generated_total = ctx.totals.generated, prompt_tokens_total = ctx.totals.prompt,
-    active_requests = ctx.n_jobs, queue_depth = waiting, running = running }
+    active_requests = ctx.n_jobs, queue_depth = waiting, running = running, models = models }
 end
 
 local function models(ctx)

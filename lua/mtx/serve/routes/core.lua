@@ -1,10 +1,10 @@
 -- SPDX-License-Identifier: MIT
--- Routes that need no model: liveness, readiness, version, metrics, the chat page.
+-- Routes that need no model: liveness, readiness, version, metrics, the pages to chat and to look on.
 local wire = require("mtx.api.wire")
 
 local core = {}
 
--- Files of the chat page (serve/web); read once.
+-- Files of the pages (serve/web); read once.
 local files = {}
 
 local function read_file(name)
@@ -43,6 +43,8 @@ function core.add(ctx)
   end
   static("/app.js", "app.js", "text/javascript; charset=utf-8")
   static("/app.css", "app.css", "text/css; charset=utf-8")
+  static("/live", "live.html", "text/html; charset=utf-8")
+  static("/live.js", "live.js", "text/javascript; charset=utf-8")
   local version = wire.encode({ version = ctx.version })
   r:add("GET", "/api/version", { scope = "infer", dialect = "ollama", quiet = true, handler = function(x) x:send(200, version) end })
   r:add("GET", "/api/status", { scope = "infer", dialect = "ollama", quiet = true, handler = function(x)
