@@ -116,6 +116,8 @@ void *mtx_engine_main(void *arg) {
   bool idle = true;
   while (mtx_inbox_receive(e, idle, &in)) {
     mtx_inbox_accept(e, &in);
+    // Beside running streams fresh KV memory is waited for piece by piece, before it is needed: a page each and the next chunk's.
+    if (e->t_step && e->n_decode_rows) mtx_kv_warm(e->kv, mtx_kv_n_seqs(e->kv) + 2);
     mtx_batch_build(e);
     idle = e->n_rows == 0;
     for (size_t i = 0; i < e->n_runs && idle; i++) idle = !e->runs[i]->doomed;  // ending one may let others in

@@ -7,6 +7,7 @@ enum {
   LEAST_ROWS = 2,    // prompts go on however dear their rows are
   LONE_ROWS = 128,   // a step of prompts alone takes so many rows at least: fewer would waste the weights' way through the caches
   LONE_MS = 500,     // and otherwise ends after about this long: newcomers and cancels wait for its end
+  HELD_MS = 1,       // what always passes between two steps is no wait
   MAX_AGE = 64,      // mixed steps after which decoding is measured again
 };
 
@@ -31,9 +32,10 @@ void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms) {
     p->age[slot(n_decode)]++;
     own -= p->ms_decode[slot(n_decode)];
   }
-  // A prompt's rows become dearer as it gets deeper: that is followed at once, the way back with care.
+  // A prompt's rows become dearer as it gets deeper, and a step that others have held up is followed by a small one; but
+  // neither may last: at two rows a step most of the time goes to streaming weights and the KV cache once more.
   double row = own / n_prefill;
-  if (row > 0) follow(&p->ms_row, row, row > p->ms_row ? 0.5 : 0.2);
+  if (row > 0) follow(&p->ms_row, row, row > p->ms_row ? 0.5 : 0.3);
 }
 
 int64_t mtx_pace_rows(const mtx_pace *p, int n_decode, double ratio, double spent_ms, int64_t room) {
@@ -44,7 +46,8 @@ int64_t mtx_pace_rows(const mtx_pace *p, int n_decode, double ratio, double spen
   }
   double alone = p->ms_decode[slot(n_decode)];
   if (alone <= 0 || p->age[slot(n_decode)] >= MAX_AGE) return 0;
-  double left = (ratio - 1) * alone - spent_ms, fit = p->ms_row > 0 ? left / p->ms_row : left > 0 ? FIRST_ROWS : 0;
+  double share = (ratio - 1) * alone, left = share - spent_ms, fit = p->ms_row > 0 ? left / p->ms_row : left > 0 ? FIRST_ROWS : 0;
+  if (spent_ms > HELD_MS && left < share / 2 && p->age[slot(n_decode)] > 0) return 0;
   if (fit >= (double)room) return room;
   int64_t n = fit > 0 ? (int64_t)fit / LEAST_ROWS * LEAST_ROWS : 0;
   if (n < LEAST_ROWS) n = LEAST_ROWS;

@@ -24,7 +24,8 @@ typedef struct mtx_pace {
 void mtx_pace_measure(mtx_pace *p, int n_decode, int n_prefill, double ms);
 // Prompt rows, at most room, that keep a step of n_decode decoding rows near ratio
 // times their own time, of which spent_ms are gone already: a step that had to wait
-// for memory or for its core takes fewer. 0: the decoding rows shall go alone, to be measured.
+// for memory or for its core takes fewer. 0: the decoding rows shall go alone, to be measured or because
+// most of the prompt's share is gone (not twice in a row).
 int64_t mtx_pace_rows(const mtx_pace *p, int n_decode, double ratio, double spent_ms, int64_t room);
 
 #endif

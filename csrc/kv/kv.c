@@ -230,6 +230,12 @@ mtx_code mtx_kv_seq_reserve(mtx_kv *kv, int seq, int64_t n, mtx_err *err) {
   return MTX_OK;
 }
 
+bool mtx_kv_warm(mtx_kv *kv, int64_t n) {
+  for (int g = 0; g < kv->layout.n_groups; g++)
+    if (mtx_pool_warm(&kv->pool[g], n)) return true;
+  return false;
+}
+
 void mtx_kv_seq_advance(mtx_kv *kv, int seq, int64_t n) {
   if (!mtx_kv_seq_valid(kv, seq)) return;
   seq_t *s = &kv->seq[seq];

@@ -85,6 +85,9 @@ int64_t mtx_kv_seq_truncate(mtx_kv *kv, int seq, int64_t n_tokens);
 mtx_code mtx_kv_seq_reserve(mtx_kv *kv, int seq, int64_t n, mtx_err *err);
 // Pages that reserve would take from the pool's global group.
 int64_t mtx_kv_seq_pages_needed(const mtx_kv *kv, int seq, int64_t n);
+// Fresh memory has to be waited for: milliseconds for a huge page that a virtual machine's host has not given or has taken
+// back. If fewer than n free pages of a group have been touched, this touches more of them, one huge page at most; true if it did.
+bool mtx_kv_warm(mtx_kv *kv, int64_t n);
 // The n reserved tokens are written: they count now; window pages nobody can see are
 // given back; a recurrent state that stands on a snapshot border is snapshotted
 // (step.c ends steps of recurrent models on these borders).

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+enum { SMALL_BYTES = 4096, HUGE_BYTES = 2 << 20 };  // pages of the memory manager
+
 // Reserved at once, touched page by page. Huge pages: attention walks the pages of
 // a sequence one after the other, and address translation would cost more than
 // the bytes.
@@ -25,7 +27,7 @@ static uint8_t *map_pages(size_t n) {
 mtx_code mtx_pool_init(mtx_pool *p, size_t page_bytes, int64_t n_pages, mtx_err *err) {
   memset(p, 0, sizeof *p);
   p->page_bytes = page_bytes;
-  p->n_pages = p->n_free = n_pages;
+  p->n_pages = p->n_free = p->n_fresh = n_pages;
   size_t total;
   if (n_pages > INT32_MAX || __builtin_mul_overflow(page_bytes, (size_t)n_pages, &total))
     return mtx_fail(err, MTX_ELIMIT, "a KV cache of %lld pages is too large", (long long)n_pages);
@@ -56,8 +58,24 @@ static uint8_t *pool_take(mtx_pool *p) {
   int32_t i = p->free[--p->n_free];
   p->refs[i] = 1;
   uint8_t *page = p->base + (size_t)i * p->page_bytes;
+  if (p->n_free < p->n_fresh) {
+    p->n_fresh = p->n_free;
+    size_t end = (size_t)(i + 1) * p->page_bytes;
+    if (end > p->warm) p->warm = end;
+  }
   memset(page, 0, p->page_bytes);
   return page;
+}
+
+bool mtx_pool_warm(mtx_pool *p, int64_t n) {
+  n -= p->n_free - p->n_fresh;  // what was given back is handed out first
+  if (n > p->n_fresh) n = p->n_fresh;
+  size_t want = (size_t)(p->n_pages - p->n_fresh + n) * p->page_bytes, total = p->page_bytes * (size_t)p->n_pages;
+  if (n <= 0 || p->warm >= want) return false;
+  size_t end = p->warm + (HUGE_BYTES - (uintptr_t)(p->base + p->warm) % HUGE_BYTES);
+  for (end = end < total ? end : total; p->warm < end; p->warm += SMALL_BYTES) *(volatile uint8_t *)(p->base + p->warm) = 0;
+  p->warm = end;
+  return true;
 }
 
 int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page) {

@@ -19,6 +19,8 @@ typedef struct mtx_pool {
   uint32_t *held;      // [n_pages] how many of the references belong to no table (kv.h: hold)
   int64_t n_held;      // pages held at least once
   int32_t *free;       // stack of the n_free free page numbers
+  int64_t n_fresh;     // pages never handed out: the last n_fresh, which are the bottom of the stack
+  size_t warm;         // bytes from base on that have been touched
 } mtx_pool;
 
 typedef struct mtx_table {
@@ -31,6 +33,7 @@ void mtx_pool_fini(mtx_pool *p);
 void mtx_pool_hold(mtx_pool *p, uint8_t *page);     // one more reference, counted as held
 void mtx_pool_release(mtx_pool *p, uint8_t *page);
 int64_t mtx_pool_index(const mtx_pool *p, const uint8_t *page);
+bool mtx_pool_warm(mtx_pool *p, int64_t n);         // kv.h: warm
 
 // Pages that table_reserve would take for tokens [len, len + n).
 int64_t mtx_table_needed(const mtx_table *t, const mtx_pool *p, int64_t len, int64_t n);

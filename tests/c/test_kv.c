@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#include "kv/pages.h"
 #include "plain_kv.h"
 
 enum { MAX_SEQS = 12 };
@@ -95,6 +96,45 @@ static void test_share_and_copy(void) {
   CHECK(mtx_kv_seq_reserve(kv, sa, 6 * P, &err) == MTX_ELIMIT && strstr(err.msg, "6 pages") && strstr(err.msg, "5 of 10"));
   CHECK(mtx_kv_seq_truncate(kv, sb, 2 * P) == 2 * P && mtx_kv_get_stats(kv).n_free == 6);
   CHECK(mtx_kv_seq_fork(kv, 99, 1, &sb, &kept, &err) == MTX_EINVAL && err.code == MTX_EINVAL);
+  mtx_kv_close(kv);
+}
+
+// Memory is touched ahead of its use: no more than was asked for, piece by piece, and never what is in use.
+static void test_warm(void) {
+  enum { PAGE = 700 << 10, N = 40, HUGE = 2 << 20 };
+  mtx_pool p;
+  mtx_table t = {0};
+  CHECK(mtx_pool_init(&p, PAGE, N, NULL) == MTX_OK && p.warm == 0 && !mtx_pool_warm(&p, 0), "nothing is touched unasked");
+  for (size_t before = 0; mtx_pool_warm(&p, 2); before = p.warm) CHECK(p.warm > before && p.warm - before <= HUGE, "one huge page at most");
+  CHECK(p.warm >= 2 * PAGE && p.warm < 2 * PAGE + HUGE);
+
+  size_t warm = p.warm;
+  CHECK(mtx_table_reserve(&t, &p, 0, 2 * P, NULL) == MTX_OK && p.warm == warm, "two pages were ready");
+  memset(t.page[0], 7, PAGE);
+  memset(t.page[1], 7, PAGE);
+  while (mtx_pool_warm(&p, 3)) {}
+  CHECK(p.warm >= 5 * PAGE && t.page[1][0] == 7 && t.page[1][PAGE - 1] == 7);
+  CHECK(mtx_table_reserve(&t, &p, 2 * P, 18 * P, NULL) == MTX_OK && p.warm == 20 * PAGE, "what is handed out is touched");
+
+  mtx_table_cut(&t, &p, 15 * P);
+  CHECK(!mtx_pool_warm(&p, 5) && p.warm == 20 * PAGE, "five pages that came back are ready");
+  CHECK(mtx_pool_warm(&p, 6));
+  while (mtx_pool_warm(&p, 1000)) {}
+  CHECK(p.warm == (size_t)N * PAGE, "and no further than to the end");
+  CHECK(mtx_table_reserve(&t, &p, 15 * P, 25 * P, NULL) == MTX_OK && p.n_free == 0 && !mtx_pool_warm(&p, 5));
+  int dirty = 0;
+  for (int i = 15; i < N; i++)
+    for (int k = 0; k < PAGE; k += 64) dirty += t.page[i][k] != 0;
+  CHECK(!dirty && t.page[0][PAGE / 2] == 7);
+  mtx_table_fini(&t, &p);
+  mtx_pool_fini(&p);
+
+  mtx_kv_layout l = layout_make(2, 40, 0);
+  mtx_kv *kv;
+  CHECK(mtx_kv_open(&kv, &l, 1000, 3, NULL) == MTX_OK && mtx_kv_warm(kv, 1) && mtx_kv_warm(kv, 1) && !mtx_kv_warm(kv, 1), "every group");
+  mtx_kv_close(kv);
+  l = layout_make(0, 0, 64);
+  CHECK(mtx_kv_open(&kv, &l, 1000, 3, NULL) == MTX_OK && !mtx_kv_warm(kv, 1), "a model without attention");
   mtx_kv_close(kv);
 }
 
@@ -207,6 +247,7 @@ static void test_layout(void) {
 int main(void) {
   test_layout();
   test_share_and_copy();
+  test_warm();
   test_window();
   test_snapshots();
   test_nothing_is_left_for_the_next();

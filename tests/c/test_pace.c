@@ -114,7 +114,33 @@ static void test_a_step_that_has_waited_takes_fewer(void) {
   CHECK(mtx_pace_rows(&p, 4, 2.5, 6, 512) == 2 && mtx_pace_rows(&p, 4, 2.5, 1000, 512) == 2 && mtx_pace_rows(&p, 4, 2.5, 1000, 1) == 1, "it goes on");
 }
 
+// A step whose share is mostly gone takes no prompt rows at all, but the next one does.
+static void test_a_step_that_has_waited_long_takes_none(void) {
+  mtx_pace p = {0};
+  mtx_pace_measure(&p, 4, 0, 4);
+  mtx_pace_measure(&p, 4, 12, 10);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 0, 512) == 12 && mtx_pace_rows(&p, 4, 2.5, 2.9, 512) == 6);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 3.1, 512) == 0 && mtx_pace_rows(&p, 4, 2.5, 1000, 512) == 0);
+  mtx_pace_measure(&p, 4, 0, 4);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 3.1, 512) == 4 && mtx_pace_rows(&p, 4, 2.5, 1000, 512) == 2, "not twice in a row");
+  mtx_pace_measure(&p, 4, 2, 5);
+  CHECK(mtx_pace_rows(&p, 4, 1, 0.5, 512) == 2, "what always passes between two steps holds no prompt back");
+}
+
+// A step that others held up makes the next chunk small; a few later it is nearly what it was.
+static void test_a_hiccup_is_no_cost_of_a_prompt(void) {
+  mtx_pace p = {0};
+  mtx_pace_measure(&p, 4, 0, 4);
+  for (int i = 0; i < 20; i++) mtx_pace_measure(&p, 4, 12, 10);
+  mtx_pace_measure(&p, 4, 12, 30);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 0, 512) < 6);
+  for (int i = 0; i < 5; i++) mtx_pace_measure(&p, 4, 4, 6);
+  CHECK(mtx_pace_rows(&p, 4, 2.5, 0, 512) >= 8, "%lld", (long long)mtx_pace_rows(&p, 4, 2.5, 0, 512));
+}
+
 int main(void) {
+  test_a_step_that_has_waited_long_takes_none();
+  test_a_hiccup_is_no_cost_of_a_prompt();
   test_alone_takes_all();
   test_alone_no_step_is_endless();
   test_unknown_decode_is_measured_alone();
