@@ -115,3 +115,19 @@ function TestLlama:test_embedding_and_rerank()
     lu.assertEquals(post("/v1/rerank", b).status, 400)
   end
 end
+
+function TestLlama:test_score()
+  local r = post("/v1/score", { model = "minilm", text_1 = "abc", text_2 = { "zzzz", "abc" } })
+  lu.assertEquals({ r.status, r.json.object, #r.json.data, r.json.data[2].index, r.json.data[1].object }, { 200, "list", 2, 1, "score" })
+  lu.assertAlmostEquals(r.json.data[2].score, 1, 1e-5)
+  assert(r.json.data[1].score < 0.999999)
+  lu.assertEquals(r.json.usage.prompt_tokens, r.json.usage.total_tokens)
+  local pairwise = post("/score", { model = "minilm", text_1 = { "zzzz", "q" }, text_2 = { "abc", "q" } }).json.data
+  lu.assertAlmostEquals(pairwise[1].score, r.json.data[1].score, 1e-6)
+  lu.assertAlmostEquals(pairwise[2].score, 1, 1e-5)
+  for _, b in ipairs({ { text_1 = "a" }, { text_2 = "a" }, { text_1 = json.array(), text_2 = "a" }, { text_1 = { "a", "b" }, text_2 = { "a", "b", "c" } },
+    { text_1 = 5, text_2 = "a" }, { text_1 = "a", text_2 = { 5 } } }) do
+    b.model = "minilm"
+    lu.assertEquals(post("/v1/score", b).status, 400)
+  end
+end

@@ -146,6 +146,8 @@ function TestBiasAndBans:test_banned_strings()
   lu.assertEquals(r.status, 200)
   lu.assertNil(r.json.content:find(word, 1, true))
   lu.assertEquals(complete({ banned_strings = { 5 } }).status, 400)
+  lu.assertEquals(complete({ bad_words = { word } }).json.content, r.json.content) -- vLLM's name
+  lu.assertEquals(complete({ bad_words = { 5 } }).status, 400)
   lu.assertEquals(complete({ banned_strings = { word }, n_probs = 1 }).status, 400)
 end
 

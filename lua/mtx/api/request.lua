@@ -93,7 +93,7 @@ function request.sampler(t)
     cfg_scale = check.number(t, "cfg_scale", -100, 100),
     negative_prompt = check.string(t, "negative_prompt"),
     dry_sequence_breakers = check.strings(t, "dry_sequence_breakers", nil, 16, 100),
-    banned_strings = check.strings(t, "banned_strings", nil, 64, request.MAX.stop_bytes),
+    banned_strings = check.strings(t, check.get(t, "banned_strings") == nil and "bad_words" or "banned_strings", nil, 64, request.MAX.stop_bytes),
     script = check.string(t, "sampler"),
     script_options = check.object(t, "sampler_options"),
   }

@@ -145,6 +145,32 @@ local function rerank(ctx)
   end
 end
 
+-- vLLM's score: the cosine of each text_1 with the text_2 beside it, or of a single one with all of them.
+local function score(ctx)
+  return function(x)
+    local body = answer.body(x)
+    local req = plain(body)
+    local function texts(name)
+      local v = get(body, name)
+      local items = type(v) == "string" and { v } or check.array(body, name, nil, request.MAX.inputs) or {}
+      if #items == 0 then fail(400, name .. " must be a text or a non-empty array of texts", { param = name }) end
+      for i, item in ipairs(items) do
+        if type(item) ~= "string" then fail(400, ("%s[%d] must be a string"):format(name, i - 1), { param = name }) end
+      end
+      return items
+    end
+    local left, right = texts("text_1"), texts("text_2")
+    if #left ~= 1 and #left ~= #right then fail(400, "text_1 must be one text, or as many as text_2", { param = "text_1" }) end
+    req.inputs, req.key = table.move(right, 1, #right, #left + 1, table.move(left, 1, #left, 1, {})), x.key
+    embed.run(ctx, x, req, function(vectors, info)
+      local out = list()
+      for i = 1, #right do out[i] = { index = i - 1, object = "score", score = dot(vectors[math.min(i, #left)], vectors[#left + i]) } end
+      x:send(200, wire.encode({ id = "score-" .. ids.random(24), object = "list", created = os.time(), data = out,
+        model = req.model ~= "" and req.model or info.model.name, usage = { prompt_tokens = info.n_tokens, total_tokens = info.n_tokens } }))
+    end)
+  end
+end
+
 local MARKER = "<__media_" .. ids.random(16) .. "__>"
 
 local function props(ctx)
@@ -191,6 +217,7 @@ function M.add(ctx)
   native("POST", "infer", apply_template(ctx), "/apply-template")
   native("POST", "embed", embedding(ctx), "/embedding", "/embeddings")
   native("POST", "embed", rerank(ctx), "/rerank", "/reranking", "/v1/rerank", "/v1/reranking")
+  native("POST", "embed", score(ctx), "/score", "/v1/score")
   native("GET", "infer", props(ctx), "/props")
   native("POST", "admin", function(x)
     if not ctx.config.props_writable then fail(501, "changing properties is switched off; start with --props-writable") end
