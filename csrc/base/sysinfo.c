@@ -35,6 +35,11 @@ int mtx_usable_cores(void) {
   return n < 1 ? 1 : n;
 }
 
+int mtx_threads_for(int wanted) {
+  int cores = mtx_usable_cores();
+  return wanted > 0 && wanted < cores ? wanted : cores;
+}
+
 static uint64_t field_kb(const char *path, const char *name) {
   FILE *f = fopen(path, "r");
   if (!f) return 0;

@@ -37,9 +37,7 @@ mtx_code mtx_context_open(mtx_context **out, const mtx_model *m, const mtx_conte
   c->max_seqs = o.max_seqs > 0 ? o.max_seqs : 16;
   c->max_rows = o.max_rows > 0 ? o.max_rows : 512;
   if (!info->causal && c->max_rows < c->n_ctx) c->max_rows = (int)c->n_ctx;
-  int n_threads = o.n_threads > 0 ? o.n_threads : mtx_usable_cores();
-  // More threads than cores only wait for each other.
-  if (n_threads > mtx_usable_cores()) n_threads = mtx_usable_cores();
+  int n_threads = mtx_threads_for(o.n_threads);
   if (c->n_ctx > (1 << 30) || c->max_rows > (1 << 20) || c->max_seqs > 4096) {
     code = mtx_fail(err, MTX_EINVAL, "a context of %lld tokens, %d rows per step or %d sequences is not possible", (long long)c->n_ctx, c->max_rows, c->max_seqs);
     goto fail;
@@ -86,8 +84,7 @@ int64_t mtx_context_n_ctx(const mtx_context *c) { return c->n_ctx; }
 int mtx_context_max_rows(const mtx_context *c) { return c->max_rows; }
 
 void mtx_context_set_threads(mtx_context *c, int n) {
-  int cores = mtx_usable_cores();
-  c->backend->set_threads(c->backend, n > cores ? cores : n);
+  c->backend->set_threads(c->backend, mtx_threads_for(n));
 }
 
 typedef struct { int n_seqs, n_outs, n_hidden; int64_t lora_floats; } row_counts;  // n_outs: of all wanted rows, n_hidden: of those for their hidden state; lora_floats: of the largest set of adapters

@@ -84,7 +84,7 @@ static mtx_code say(const mtx_gguf_conversion *c, const trouble *t, mtx_err *err
 mtx_code mtx_gguf_convert(const mtx_gguf_conversion *c, uint64_t r0, uint64_t n, void *dst, mtx_err *err) {
   rows s = rows_of(c);
   trouble worst = {0, 0, NONE};
-  int n_threads = c->n_threads > 0 ? c->n_threads : mtx_usable_cores();
+  int n_threads = mtx_threads_for(c->n_threads);
   int chunk = s.n_cols < 8192 ? (int)(16384 / (s.n_cols + 1)) + 1 : 1;
 #pragma omp parallel num_threads(n_threads)
   {

@@ -137,7 +137,7 @@ mtx_code mtx_model_open_file(mtx_model **out, mtx_gguf *file, const mtx_model_op
   warn_unused(&unused);
   if ((code = mtx_pack_size(m->plan, &bytes, err))) goto fail;
   if (!(opts && opts->no_memory_check) && (code = check_memory(m, bytes, h->n_ctx_train, opts, err))) goto fail;
-  int n_threads = opts && opts->n_threads > 0 ? opts->n_threads : mtx_usable_cores();
+  int n_threads = mtx_threads_for(opts ? opts->n_threads : 0);
   if ((code = mtx_pack_weights(m->plan, m->file, opts, n_threads, &m->packed, err))) goto fail;
   if ((code = mtx_gguf_check(m->file, err))) goto fail;
   fill_info(m, h);

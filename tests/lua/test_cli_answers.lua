@@ -149,7 +149,9 @@ function TestAnswers:test_template()
 end
 
 function TestAnswers:test_threads_beyond_cores_still_answer()
-  local out, _, code = run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads 16")
-  lu.assertEquals(code, 0)
-  lu.assertEquals(out, (run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads 1")))
+  local one = run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads 1")
+  for _, threads in ipairs({ 16, 1000000, 2147483647 }) do
+    local out, _, code = run("generate " .. SMOL .. " -p 'One two three' -n 4 --temp 0 --threads " .. threads)
+    lu.assertEquals({ out, code }, { one, 0 })
+  end
 end
