@@ -98,26 +98,35 @@ class Others:
         return f"meanwhile other processes took {max(0, others - others_0):.0f} ms of the cores, the host {stolen - stolen_0:.0f} ms"
 
 
-async def run_gap(a):
-    """Four running streams; then one long prompt arrives: their largest gap from then on beside their median gap
-    before. A gap that is open when the time is up counts as far as it is known. Steps of a few milliseconds feel every
-    neighbour, so what others took of the cores is told too."""
+async def four_streams(a, long_words):
+    """Four streams; once each has 40 tokens, a prompt of long_words arrives (0: none). Gives their median gap before, and
+    their median and largest gap from then on, in ms. A gap that is open when the time is up counts as far as it is known."""
     runs, begun = [[] for _ in range(4)], time.perf_counter()
     tasks = [asyncio.create_task(stream(a.port, a.model, prompt(900 + i), 400, runs[i])) for i in range(4)]
     while min(len(r) for r in runs) < 40:
         await asyncio.sleep(0.01)
     median = statistics.median([y - x for r in runs for x, y in zip(r, r[1:])]) * 1e3
-    arrived, others = time.perf_counter() - begun, Others([a.pid, os.getpid()]) if a.pid else None
-    late = asyncio.create_task(stream(a.port, a.model, prompt(999, a.long_words), 4, []))
+    arrived = time.perf_counter() - begun
+    late = [asyncio.create_task(stream(a.port, a.model, prompt(999, long_words), 4, []))] if long_words else []
     _, open_ones = await asyncio.wait(tasks, timeout=a.gap_seconds)
     gaps = [y - x for r in runs for x, y in zip(r, r[1:]) if y > arrived]
-    taken = "; " + others.text() if others else ""
     gaps += [time.perf_counter() - begun - r[-1] for t, r in zip(tasks, runs) if t in open_ones and r]
-    for t in [late, *open_ones]:
+    for t in [*late, *open_ones]:
         t.cancel()
-    await asyncio.gather(late, *open_ones, return_exceptions=True)
-    worst = max(gaps) * 1e3
-    print(f"{a.name:12s} long prompt  median gap {median:.1f} ms before, {statistics.median(gaps) * 1e3:.1f} ms while it is read, largest {worst:.0f} ms:"
+    await asyncio.gather(*late, *open_ones, return_exceptions=True)
+    return median, statistics.median(gaps) * 1e3, max(gaps) * 1e3
+
+
+async def run_gap(a):
+    """The largest gap of four running streams while a long prompt is read, beside their median gap before. Steps of a few
+    milliseconds feel every neighbour, so the same without a prompt is measured right before, over as many tokens, and what
+    others took of the cores is told too."""
+    median, _, worst = await four_streams(a, 0)
+    print(f"{a.name:12s} no prompt    median gap {median:.1f} ms, largest {worst:.0f} ms: {worst / median:.1f}x", flush=True)
+    others = Others([a.pid, os.getpid()]) if a.pid else None
+    median, meanwhile, worst = await four_streams(a, a.long_words)
+    taken = "; " + others.text() if others else ""
+    print(f"{a.name:12s} long prompt  median gap {median:.1f} ms before, {meanwhile:.1f} ms while it is read, largest {worst:.0f} ms:"
           f" {worst / median:.1f}x the first{taken}", flush=True)
     return {"8k prompt beside 4 streams": {"worst gap, ms": worst, "worst gap / median": worst / median}}
 
