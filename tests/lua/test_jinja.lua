@@ -161,6 +161,26 @@ function TestJinja:test_macros_called_with_texts()
   end
 end
 
+function TestJinja:test_gaps_longer_than_a_line()
+  local text = ("ab%scd"):format((" "):rep(100))
+  lu.assertEquals(render("{{ s|wordwrap(10) }}", { s = text }), "ab\ncd")
+  lu.assertEquals(render("{{ s|wordwrap(2) }}", { s = "a     bcdefgh" }), "a\nbc\nde\nfg\nh")
+end
+
+-- Any of these would take minutes if every beginning were followed to the end of the text.
+function TestJinja:test_texts_of_beginnings()
+  local n = 400000
+  lu.assertEquals(render("{{ s|striptags }}", { s = ("<"):rep(n) }), ("<"):rep(n))
+  lu.assertEquals(render("{{ s|striptags }}", { s = "a<b>c" .. ("<!--"):rep(n) }), "ac" .. ("<!--"):rep(n))
+  lu.assertEquals(render("{{ s|urlize }}", { s = ("a"):rep(n) .. ".:80" }), ("a"):rep(n) .. ".:80")
+end
+
+function TestJinja:test_characters_of_html_and_tables()
+  lu.assertEquals(render("{{ s|striptags }}", { s = "<!--x--><b>&#x41;&#65;&x41;&amp;</b>" }), "AA&x41;&")
+  local _, message = render("{{ ''.maketrans({'': 1}) }}")
+  lu.assertStrContains(message, "a key must be one character")
+end
+
 function TestJinja:test_from_json_and_gen()
   lu.assertEquals(render("{{ '{\"b\": [1, 2.0], \"a\": null}'|from_json|tojson }}"), '{"b": [1, 2.0], "a": null}')
   lu.assertEquals(render("{{ [{'a': 1}]|map(attribute='a')|tojson }}"), "[1]")

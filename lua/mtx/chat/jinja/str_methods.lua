@@ -367,7 +367,10 @@ method("maketrans", function(_, from, to, dropped)
   local d = require("mtx.json").object()
   if to == nil then
     if values.kind(from) ~= "dict" then S.fail("maketrans needs a dict or two strings") end
-    for _, k in ipairs(values.keys(from)) do d[raw(k) and utf8.codepoint(raw(k)) or k] = from[k] end
+    for _, k in ipairs(values.keys(from)) do
+      if raw(k) and utf8.len(raw(k)) ~= 1 then S.fail("maketrans: a key must be one character, not " .. strings.repr(k)) end
+      d[raw(k) and utf8.codepoint(raw(k)) or k] = from[k]
+    end
     return d
   end
   local targets = strings.starts(need(to, "maketrans"))

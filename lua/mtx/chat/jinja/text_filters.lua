@@ -19,9 +19,16 @@ local ENTITIES = { amp = "&", lt = "<", gt = ">", quot = '"', apos = "'", nbsp =
 local function unescape(s)
   return (s:gsub("&(#?x?)(%w+);", function(number, name)
     if number == "" then return ENTITIES[name] end
-    local code = tonumber(name, number == "#x" and 16 or 10)
+    local code = number ~= "x" and tonumber(name, number == "#x" and 16 or 10)
     if code and code > 0 and code <= 0x10FFFF and code & 0x1FF800 ~= 0xD800 then return utf8.char(code) end
   end))
+end
+
+-- s without its tags. Only what stands before the last end of one is searched: many beginnings without an end would each be
+-- followed to the end of the text.
+local function without(s, tag, past_last_end)
+  local stop = s:match(past_last_end)
+  return stop and s:sub(1, stop - 1):gsub(tag, "") .. s:sub(stop) or s
 end
 
 local LETTER = "[%a_\128-\255]"
@@ -71,7 +78,7 @@ local function wrap(line, width, long, hyphens)
   end
   while at <= #list do
     local current, length = {}, 0
-    if list[at]:find("^%s") and #out > 0 then at = at + 1 end
+    if list[at]:find("^%s") and #out > 0 then at, starts, taken = at + 1, nil, nil end -- what is left of a gap, too
     while at <= #list do
       local n = left()
       if length + n > width then break end
@@ -100,7 +107,7 @@ return function(filters)
   filter("escape e", function(v) return text.is_markup(v) and v or text.escape(values.str(v)) end)
   filter("forceescape", function(v) return text.escape(values.str(v)) end)
   filter("striptags", function(v)
-    local s = raw(values.str(v)):gsub("<!%-%-.-%-%->", ""):gsub("<[^>]*>", "")
+    local s = without(without(raw(values.str(v)), "<!%-%-.-%-%->", "^.*%-%->()"), "<[^>]*>", "^.*>()")
     return unescape(table.concat(methods.str.split.f(s), " "))
   end)
 

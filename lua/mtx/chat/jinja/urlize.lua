@@ -16,7 +16,7 @@ local function is_rest(rest)
 end
 
 local function is_domain(host, any_end)
-  local last = host:match("([^.]+)$")
+  local last = host:match("^.*%.([^.]+)$") or host:match("^[^.]+$") -- anchored: time grows with the host, not with its square
   if not last then return false end
   for part in host:sub(1, #host - #last):gmatch("([^.]*)%.") do
     if part == "" or not part:find("^" .. WORD .. "+$") or not any_end and (strings.len(part) < 2 or strings.len(part) > 63) then return false end
