@@ -143,6 +143,11 @@ function TestAnswers:test_template()
   local refusing = temp.file("{{ raise_exception('no thanks') }}", ".jinja")
   out, err, code = run("template " .. refusing .. " --messages " .. messages)
   lu.assertEquals({ out, err, code }, { "", "no thanks\n", 1 })
+  for name, wrong in pairs({ messages = '{"role":"user","content":"Hi"}', tools = '{"type":"function"}', kwargs = "[1]" }) do
+    local file = temp.file(wrong, ".json")
+    out, err, code = run(("template templates/chatml.jinja %s --%s %s"):format(name == "messages" and "" or "--messages " .. messages, name, file))
+    lu.assertEquals({ out, err, code }, { "", ("mtx: %s: --%s needs a JSON %s\n"):format(file, name, name == "kwargs" and "object" or "list"), 1 })
+  end
   local cases = temp.file(('{"template_file":"%s","messages":[],"tools":null,"kwargs":{}}\n{"template_file":"templates/chatml.jinja","messages":[{"role":"a","content":"b"}],"kwargs":{"add_generation_prompt":true}}\nx\n'):format(refusing))
   lu.assertEquals((run("template --batch " .. cases)),
     '{"error":"no thanks"}\n{"text":"<|im_start|>a\\nb<|im_end|>\\n<|im_start|>assistant\\n"}\n{"error":"the line is no JSON object with a template_file"}\n')

@@ -151,9 +151,10 @@ function TestDoor:test_a_deadline_that_cannot_be_met_is_refused()
     lu.assertStrContains(r.body, "a first token is expected in 9.0 s (2 requests with prompts of 200 tokens wait before it)")
     lu.assertEquals(tonumber(r.headers["retry-after"]), 7, path)
   end
+  lu.assertStrMatches(post(self.ctx, "/api/chat", chat({ deadline_ms = 900 })).body, ".*it is in %d+ ms, a first token is expected in 9%.0 s .*")
   lu.assertEquals({ e:stats().n_waiting, self.ctx.n_jobs }, { 2, 3 }) -- nothing of them is left
-  lu.assertEquals(#e.submitted, n + 3)
-  lu.assertEquals(client.request(self.ctx.port, "GET", "/metrics").body:match('mtx_shed_total{reason="deadline"} (%d+)'), "3")
+  lu.assertEquals(#e.submitted, n + 4)
+  lu.assertEquals(client.request(self.ctx.port, "GET", "/metrics").body:match('mtx_shed_total{reason="deadline"} (%d+)'), "4")
 end
 
 function TestDoor:test_one_that_can_be_met_waits()

@@ -58,7 +58,10 @@ function grammar.run(list)
   local core = require("mtx.core").grammar
   local g
   if values.schema then g, message = core.schema(text, { strict = values.strict }) else g, message = core.gbnf(text) end
-  if not g then return args.failure(path .. ": " .. message) end
+  if not g then
+    local hint = not values.schema and text:find("^%s*{") and " (a JSON Schema is checked with --schema)" or ""
+    return args.failure(path .. ": " .. message .. hint)
+  end
   for _, w in ipairs(g:warnings()) do print("warning: " .. w) end
   if values.text then return try(g, values.text) end
   print(path .. " compiles")

@@ -81,6 +81,8 @@ local function batch(path)
   return 0
 end
 
+local KINDS = { messages = "list", tools = "list", kwargs = "object" }
+
 local function case_of(values)
   local case, message = { kwargs = json.object() }, nil
   if not values.messages then return nil, "--messages is needed" end
@@ -88,6 +90,10 @@ local function case_of(values)
     if values[name] then
       case[name], message = decode_file(values[name])
       if message then return nil, message end
+      local v = case[name]
+      if not (type(v) == "table" and json.is_array(v) == (KINDS[name] == "list") or v == json.null and name ~= "messages") then
+        return nil, ("%s: --%s needs a JSON %s"):format(values[name], name, KINDS[name])
+      end
     end
   end
   return case

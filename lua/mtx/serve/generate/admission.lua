@@ -72,6 +72,9 @@ function admission.next_idle(ctx)
   return soonest
 end
 
+-- A time in words: below a second in ms, as deadlines are given.
+local function span(ms) return ms < 1000 and ("%d ms"):format(math.max(0, math.floor(ms))) or ("%.1f s"):format(ms / 1000) end
+
 -- A job that has just been queued: when its turn comes after its deadline, it has no business there. What of its own prompt is
 -- cached is not known yet, so its reading counts only where nothing can be, and only beside others: an engine that has
 -- nothing else to do may as well try, and learns its speed by it. (The engine looks once more when it lets a request in.)
@@ -92,8 +95,8 @@ function admission.check_deadline(job)
   local left = job.deadline_ms - (uv.hrtime() - job.t0) / 1e6
   if not turn or turn + own <= left then return end
   metrics.add(ctx.shed, 'reason="deadline"')
-  check.fail(503, ("the deadline cannot be met: it is in %.1f s, a first token is expected in %.1f s (%d requests with prompts of %d tokens wait before it)")
-    :format(left / 1000, (turn + own) / 1000, n_ahead, ahead_tokens), { kind = "queue_full", code = "deadline", retry_after = admission.retry_after(turn + own - left) })
+  check.fail(503, ("the deadline cannot be met: it is in %s, a first token is expected in %s (%d requests with prompts of %d tokens wait before it)")
+    :format(span(left), span(turn + own), n_ahead, ahead_tokens), { kind = "queue_full", code = "deadline", retry_after = admission.retry_after(turn + own - left) })
 end
 
 return admission
