@@ -249,6 +249,7 @@ local function step(e)
 end
 
 function Engine:submit(args)
+  if args.deadline_ms and not math.tointeger(args.deadline_ms) then error("option 'deadline_ms' must be a whole number") end -- as the engine does
   local n_ctx = self.model:info().n_ctx
   if #args.tokens > n_ctx then return nil, "prompt of " .. #args.tokens .. " tokens, context of " .. n_ctx, "limit" end
   if #self.waiting >= self.max_waiting then return nil, "queue full: " .. #self.waiting .. " requests wait", "limit" end

@@ -202,6 +202,7 @@ end
 function TestChat:test_odd_but_good_requests()
   local function ok(body) lu.assertEquals(chat(body).status, 200, require("cjson").encode(body)) end
   ok({ messages = { { role = "developer", content = "be brief" }, { role = "user", content = "x" } } })
+  ok({ messages = user("x"), deadline_ms = math.maxinteger })
   ok({ messages = user("x"), max_tokens = -1, unknown_field = { 1 }, metadata = { a = "b" }, user = "me" })
   ok({ messages = user("x"), logit_bias = { ["5"] = -100 } })
   ok({ messages = user("x"), logit_bias = { { 5, -100 }, { "text", false } } })

@@ -198,11 +198,14 @@ local function submit(job, choice, tokens, rest)
   l.handlers[id] = function(ev) choices.take(job, choice, ev) end
 end
 
+local FOREVER = 1 << 53 -- ms; what is left of more is no whole number for luv's clock, which counts in floats
+
 -- Milliseconds the whole request may take, or nil.
 local function deadline_of(ctx, req)
   local timeout = ctx.config.request_timeout
   local limit = timeout > 0 and timeout ~= math.huge and math.floor(timeout * 1000) or nil
-  return req.deadline_ms and limit and math.min(req.deadline_ms, limit) or req.deadline_ms or limit
+  local own = req.deadline_ms and math.min(req.deadline_ms, FOREVER)
+  return own and limit and math.min(own, limit) or own or limit
 end
 
 local function start_once(ctx, req, sink)
