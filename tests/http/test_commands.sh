@@ -59,6 +59,8 @@ is "socket mode" 600 "$(stat -c %a "$tmp/sock")"
 is "unix socket" 200 "$(get --unix-socket "$tmp/sock" http://localhost/health)"
 is "status" 0 "$(code "$mtx" status --port "$port" --api-key "$key")"
 is "ps" 0 "$(code "$mtx" ps --port "$port" --api-key "$key")"
+is "ps --json" "[]" "$("$mtx" ps --json --port "$port" --api-key "$key")"
+is "status --json" '{"running":true,"ready":true,"models":[]}' "$("$mtx" status --json --port "$port" --api-key "$key")"
 "$mtx" keys rm alice --keys-file "$tmp/keys"
 kill -HUP "$pid"
 sleep 0.5

@@ -101,6 +101,32 @@ function TestModels:test_a_config_file_of_another_kind_says_its_form()
   end
 end
 
+-- What scripts read: every value that the tables show, with numbers as numbers; keys stay hidden.
+function TestModels:test_json_of_the_commands_that_list()
+  local dir = temp.dir()
+  assert(require("luv").fs_symlink(assert(require("luv").fs_realpath(SMOL)), dir .. "/smol.gguf"))
+  assert(io.open(dir .. "/broken.gguf", "w")):write("GGUF"):close()
+  local function json_of(command, wanted_code)
+    local out, err, code = run(command .. " --json --models-dir " .. dir)
+    lu.assertEquals({ code, err }, { wanted_code or 0, "" }, command)
+    return cjson.decode(out)
+  end
+  local rows, by_name = json_of("list"), {}
+  for _, r in ipairs(rows) do by_name[r.name:match("^[^:]+")] = r end
+  lu.assertEquals({ #rows, by_name.smol.architecture, by_name.smol.quantization, by_name.smol.size > 9e7 }, { 2, "llama", "Q4_1", true })
+  lu.assertItemsEquals(by_name.smol.capabilities, { "completion" })
+  lu.assertEquals({ by_name.broken.size, type(by_name.broken.error) }, { 4, "string" })
+  local shown = json_of("show smol")
+  lu.assertEquals({ shown.architecture, shown.context_length, shown.file }, { "llama", 8192, dir .. "/smol.gguf" })
+  lu.assertStrContains(shown.modelfile, "FROM ")
+  local options = {}
+  for _, o in ipairs(json_of("config --api-key secret --port 4321")) do options[o.name] = o end
+  lu.assertEquals({ options.port.value, options.port.source, options.api_key.value }, { 4321, "--port", "(1 set)" })
+  lu.assertEquals(json_of("status --port 1", 1).running, false)
+  os.execute("rm -r " .. dir)
+  lu.assertStrContains(select(2, run("ps --json --port 1")), "no server answers")
+end
+
 -- A folder that somebody names is there, or the name is misspelt; nothing is made of it.
 function TestModels:test_a_mistyped_models_folder_is_said()
   local none = temp.path()

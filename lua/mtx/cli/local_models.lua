@@ -8,9 +8,9 @@ local uv = require("luv")
 
 local local_models = {}
 
--- Command's arguments (command.makes_folder: the default folder may come to be) -> catalog, words; or nil, exit code (already said why).
+-- Command's arguments (command.makes_folder: the default folder may come to be) -> catalog, words, its own flags that were given; or nil, exit code (already said why).
 function local_models.open(command, args, n_words)
-  local c, words = options.read(command, args, n_words)
+  local c, words, own = options.read(command, args, n_words)
   if not c then return nil, words end
   local dir = c.values.models_dir
   if not uv.fs_stat(dir) and not (command.makes_folder and c.sources.models_dir == "default") then
@@ -19,7 +19,7 @@ function local_models.open(command, args, n_words)
   end
   local cat = catalog.new({ dir = dir, describe = models.describe, sha256 = core.sha256, clock = os.clock,
     warn = function(path, message) io.stderr:write("mtx ", command.name, ": ", path, ": ", message, "\n") end })
-  return cat, words
+  return cat, words, own
 end
 
 -- The entry, or nil, exit code.

@@ -3,15 +3,16 @@
 local json = require("mtx.json")
 local options = require("mtx.cli.options")
 
-local command = { name = "ps", summary = "list the models the running server has loaded" }
+local command = { name = "ps", summary = "list the models the running server has loaded", flags = { json = true } }
 
 command.help = [[
-usage: mtx ps [--host H] [--port N] [--api-key KEY]
+usage: mtx ps [--host H] [--port N] [--api-key KEY] [--json]
 
-Prints name, size, context length and when each model leaves memory.]]
+Prints name, size, context length and when each model leaves memory. With --json
+the "models" of /api/ps, as the server gives them.]]
 
 function command.run(args)
-  local c, code = options.read(command, args)
+  local c, code, own = options.read(command, args)
   if not c then return code end
   local client = require("mtx.http.client")
   local target = client.target(c.values)
@@ -21,8 +22,10 @@ function command.run(args)
     io.stderr:write("mtx ps: ", r and (json.decode(r.body) or {}).error or silent, "\n")
     return 1
   end
+  local models = json.decode(r.body).models
+  if own.json then return require("mtx.cli.args").print_json(json.array(models)) end
   print(("%-44s %-9s %-8s %s"):format("NAME", "SIZE", "CONTEXT", "UNTIL"))
-  for _, m in ipairs(json.decode(r.body).models) do
+  for _, m in ipairs(models) do
     print(("%-44s %-9s %-8d %s"):format(m.name, require("mtx.cli.local_models").size_text(m.size), m.context_length, m.expires_at))
   end
   return 0
