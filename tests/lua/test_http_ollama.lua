@@ -176,6 +176,9 @@ function TestGenerate:test_reply_context_and_raw()
   local r2 = post("/api/generate", { model = "tiny", prompt = "@say{c}", stream = false, context = r.json.context })
   lu.assertTrue(r2.json.prompt_eval_count > r.json.prompt_eval_count)
   r = post("/api/generate", { model = "tiny", prompt = "@say{a}", raw = true, stream = false })
+  ctx.default_model = function() return "tiny" end
+  local unnamed = post("/api/generate", { prompt = "@say{a}", stream = false }).json
+  lu.assertEquals({ r.json.model, unnamed.model }, { "tiny", "tiny:latest" }) -- who names no model learns which one answered
   lu.assertEquals({ r.json.response, r.json.context }, { "a", nil })
   lu.assertEquals(post("/api/generate", { model = "tiny", prompt = "x", raw = true, system = "s" }).status, 400)
   lu.assertEquals(post("/api/generate", { model = "tiny", prompt = "x", suffix = "y" }).status, 400)

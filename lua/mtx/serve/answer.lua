@@ -11,6 +11,9 @@ local wire = require("mtx.api.wire")
 
 local answer = {}
 
+-- The model's name in a reply: the one that the request gave, or, where it gave none, that of the model which answered.
+function answer.name_told(req, loaded) return req.model ~= "" and req.model or loaded.name end
+
 -- Gathers events: result = {choices = {{text, thinking, calls, logprobs, reason, stop_string, tokens}}, usage, fault}.
 function answer.collector()
   local c = { choices = {} }

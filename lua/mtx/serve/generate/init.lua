@@ -147,6 +147,8 @@ local function negative_of(job, choice, tokens)
   return table.move(tokens, #job.prompts[choice.prompt] + 1, #tokens, #out + 1, out)
 end
 
+local PREDICTION_BYTES = 16 -- of a predicted text, for each token of the context
+
 -- Drafts of a request: what it says, else the model's own, else the server's. What a model or guidance cannot do is told when
 -- it was asked for. Also gives the ids of the text that the client predicts.
 local function drafts_of(ctx, loaded, req, guided)
@@ -160,7 +162,8 @@ local function drafts_of(ctx, loaded, req, guided)
     if wanted then req.warning = "no drafts: " .. why .. (req.warning and "; " .. req.warning or "") end
     return nil
   end
-  local reference = req.prediction and loaded.model:tokenize(req.prediction, { add_special = false, parse_special = false })
+  -- Only the first n_ctx tokens can serve; a text of megabytes would hold up the event loop.
+  local reference = req.prediction and loaded.model:tokenize(req.prediction:sub(1, req.n_ctx * PREDICTION_BYTES), { add_special = false, parse_special = false })
   return { max = draft.max or ctx.config.draft_max }, reference or nil
 end
 

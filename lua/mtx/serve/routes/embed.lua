@@ -41,7 +41,7 @@ function M.add(ctx)
     local req = openai.embeddings(answer.body(x))
     req.key = x.key
     embed.run(ctx, x, req, function(vectors, info)
-      local model = req.model ~= "" and req.model or info.model.name
+      local model = answer.name_told(req, info.model)
       x:send(200, wire.encode(openai_reply.embeddings(req, vectors, model, info.n_tokens)))
     end)
   end })

@@ -16,7 +16,7 @@ local M = {}
 
 -- What a reply says about itself.
 function M.meta(ctx, prefix, job)
-  return { id = prefix .. ids.random(24), created = os.time(), model = job.req.model ~= "" and job.req.model or job.loaded.name,
+  return { id = prefix .. ids.random(24), created = os.time(), model = answer.name_told(job.req, job.loaded),
     fingerprint = "mtx-" .. ctx.version, reasoning_fields = ctx.config.reasoning_fields }
 end
 
@@ -84,7 +84,7 @@ local function debug_render(ctx, x, req)
   local prompt = require("mtx.serve.generate.prompt")
   local l = generate.model(ctx, req, "completion")
   prompt.build(ctx, l, req)
-  x:send(200, wire.encode({ model = req.model, created_at = ollama_reply.timestamp(),
+  x:send(200, wire.encode({ model = answer.name_told(req, l), created_at = ollama_reply.timestamp(),
     _debug_info = { rendered_template = req.rendered, image_count = req.images and #req.images or 0 } }))
 end
 
@@ -93,7 +93,7 @@ local function ollama_route(ctx, decode)
     local req = decode(answer.body(x))
     if req.only then return ollama_only(ctx, x, req) end
     if req.debug_render then return debug_render(ctx, x, req) end
-    answer.run(ctx, x, req, function(job) return ollama_reply.writer(req, { model = req.model, job = job }) end)
+    answer.run(ctx, x, req, function(job) return ollama_reply.writer(req, { model = answer.name_told(req, job.loaded), job = job }) end)
   end
 end
 

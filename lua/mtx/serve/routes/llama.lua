@@ -139,7 +139,7 @@ local function rerank(ctx)
         out[i] = tei and { index = o.index, score = o.score, text = with_text and o.text or nil } or { index = o.index, relevance_score = o.score }
       end
       if tei then return x:send(200, wire.encode(out)) end
-      x:send(200, wire.encode({ model = req.model ~= "" and req.model or info.model.name, object = "list", results = out,
+      x:send(200, wire.encode({ model = answer.name_told(req, info.model), object = "list", results = out,
         usage = { prompt_tokens = info.n_tokens, total_tokens = info.n_tokens } }))
     end)
   end
@@ -166,7 +166,7 @@ local function score(ctx)
       local out = list()
       for i = 1, #right do out[i] = { index = i - 1, object = "score", score = dot(vectors[math.min(i, #left)], vectors[#left + i]) } end
       x:send(200, wire.encode({ id = "score-" .. ids.random(24), object = "list", created = os.time(), data = out,
-        model = req.model ~= "" and req.model or info.model.name, usage = { prompt_tokens = info.n_tokens, total_tokens = info.n_tokens } }))
+        model = answer.name_told(req, info.model), usage = { prompt_tokens = info.n_tokens, total_tokens = info.n_tokens } }))
     end)
   end
 end

@@ -89,7 +89,7 @@ local function create(ctx, store)
     chain(store, req, x.key)
     local writer, entry
     local job = answer.run(ctx, x, req, function(job)
-      writer = reply.writer(req, { id = "resp_" .. ids.random(32), created = os.time(), model = req.model ~= "" and req.model or job.loaded.name })
+      writer = reply.writer(req, { id = "resp_" .. ids.random(32), created = os.time(), model = answer.name_told(req, job.loaded) })
       entry = { id = writer.meta.id, key = auth.owner(x.key), messages = req.history, input = req.input, job = job,
         object = { id = writer.meta.id, object = "response", status = "in_progress", created_at = writer.meta.created, model = writer.meta.model, output = wire.list() } }
       if req.store then store:put(entry) end
