@@ -129,7 +129,7 @@ setup-test:
 test-run: all module test-bins golden models
 	@BUILD=$(BUILD) LUA=$(LUA) sh tests/run.sh
 
-status: all test-bins ## write README's table of what works from the golden tests
+status: all test-bins golden ## write README's table of what works from the golden tests
 	$(BUILD)/mtx scripts/status.lua $(BUILD)
 
 bench: all $(BENCH_BIN) ## print speed figures
