@@ -12,6 +12,15 @@ pipe:unref()
 
 local fixture = {}
 
+-- The messages of a chat in which a user says text.
+function fixture.user(text) return { { role = "user", content = text } } end
+
+-- One chat in OpenAI's dialect, of the model "tiny" unless the body names another.
+function fixture.chat(ctx, body, ms)
+  body.model = body.model or "tiny"
+  return client.request(ctx.port, "POST", "/v1/chat/completions", body, nil, ms)
+end
+
 -- flags: config values. -> ctx, deps' models folder.
 function fixture.start(flags, change)
   fake.reset()

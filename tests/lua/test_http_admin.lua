@@ -16,7 +16,7 @@ local function start(flags, change) ctx = fixture.start(flags, change) port = ct
 local function stop() fixture.stop(ctx) end
 local function get(path, headers) return client.request(port, "GET", path, nil, headers) end
 local function post(path, body, headers) return client.request(port, "POST", path, body, headers) end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 TestMetrics = {}
 function TestMetrics:setUp() start() end

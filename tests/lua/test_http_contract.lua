@@ -9,7 +9,7 @@ local ctx, port
 
 local function post(path, body) return client.request(port, "POST", path, body) end
 local function get(path) return client.request(port, "GET", path) end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 -- The last request the engine got, and its prompt as text.
 local function sent()

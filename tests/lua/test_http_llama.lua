@@ -11,7 +11,7 @@ local ctx, port
 local function start(flags) ctx = fixture.start(flags) port = ctx.port end
 local function stop() fixture.stop(ctx) end
 local function post(path, body, headers) return client.request(port, "POST", path, body, headers) end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 TestLlama = {}
 function TestLlama:setUp() start() end

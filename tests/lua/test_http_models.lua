@@ -15,7 +15,7 @@ local function create(body)
   return post("/api/create", body)
 end
 local function show(name) return post("/api/show", { model = name }) end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 -- Chats and gives what the engine was asked for.
 local function asked(name, more)
   local body = { model = name, messages = user("@say{a b c d e f}"), stream = false }

@@ -13,7 +13,7 @@ local function start(flags) ctx = fixture.start(flags) port = ctx.port end
 
 local function post(path, body) return client.request(port, "POST", path, body) end
 
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 TestChat = {}
 function TestChat:setUp() start() end

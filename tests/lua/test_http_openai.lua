@@ -14,12 +14,9 @@ end
 
 local function stop() fixture.stop(ctx) end
 
-local function chat(body, ms)
-  body.model = body.model or "tiny"
-  return client.request(port, "POST", "/v1/chat/completions", body, nil, ms)
-end
+local function chat(body, ms) return fixture.chat(ctx, body, ms) end
 
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 TestChat = {}
 function TestChat:setUp() start() end

@@ -41,7 +41,7 @@ end
 
 local function as(name) return { Authorization = "Bearer key-" .. name } end
 local function get(name, route) return client.request(port, "GET", route or "/api/tags", nil, as(name)).status end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 -- A streamed chat on a connection of its own, once its first word is here.
 local function stream(name, text, more)

@@ -16,7 +16,7 @@ end
 
 local function stop() fixture.stop(ctx) end
 local function post(path, body, ms) return client.request(port, "POST", path, body, nil, ms) end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 TestShift = {}
 function TestShift:setUp() start() end

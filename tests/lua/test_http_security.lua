@@ -18,7 +18,7 @@ end
 
 local function post(path, body, headers) return client.request(port, "POST", path, body, headers) end
 local function get(path, headers) return client.request(port, "GET", path, nil, headers) end
-local function user(text) return { { role = "user", content = text } } end
+local user = fixture.user
 
 local function send(path, body) return client.begin(port, path, body) end
 

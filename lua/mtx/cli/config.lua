@@ -3,6 +3,7 @@
 local config = require("mtx.config")
 local json = require("mtx.json")
 local options = require("mtx.cli.options")
+local print_json = require("mtx.cli.args").print_json
 
 local command = { name = "config", tells_unknown = true, flags = { json = true }, summary = "print every option with its value and where it comes from" }
 
@@ -34,7 +35,7 @@ function command.run(args)
       rows[#rows + 1] = json.object("name", o.name, "value", type(v) == "table" and json.array(v) or v, "unit", o.unit, "source", c.sources[o.name], "help", o.help)
     end
     for _, v in ipairs(c.unknown) do rows[#rows + 1] = json.object("name", v.name, "source", "ignored", "help", config.unknown_text(v)) end
-    return require("mtx.cli.args").print_json(rows)
+    return print_json(rows)
   end
   for _, o in ipairs(config.OPTIONS) do
     local value = text_of(o.name, c.values[o.name]) .. (o.unit and " " .. o.unit or "")

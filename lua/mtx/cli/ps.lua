@@ -2,6 +2,7 @@
 -- `mtx ps`: what the running server has in memory.
 local json = require("mtx.json")
 local options = require("mtx.cli.options")
+local print_json = require("mtx.cli.args").print_json
 
 local command = { name = "ps", summary = "list the models the running server has loaded", flags = { json = true } }
 
@@ -23,7 +24,7 @@ function command.run(args)
     return 1
   end
   local models = json.decode(r.body).models
-  if own.json then return require("mtx.cli.args").print_json(json.array(models)) end
+  if own.json then return print_json(json.array(models)) end
   print(("%-44s %-9s %-8s %s"):format("NAME", "SIZE", "CONTEXT", "UNTIL"))
   for _, m in ipairs(models) do
     print(("%-44s %-9s %-8d %s"):format(m.name, require("mtx.cli.local_models").size_text(m.size), m.context_length, m.expires_at))

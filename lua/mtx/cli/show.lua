@@ -4,6 +4,7 @@ local capabilities = require("mtx.serve.models.capabilities")
 local json = require("mtx.json")
 local local_models = require("mtx.cli.local_models")
 local modelfile = require("mtx.serve.models.modelfile")
+local print_json = require("mtx.cli.args").print_json
 
 local command = { name = "show", summary = "show one model: sizes, template, parameters", flags = { json = true } }
 
@@ -27,7 +28,7 @@ function command.run(args)
   local abilities = capabilities.list(capabilities.of(info, template))
   local file = modelfile.write({ from = e.parent or e.manifest_path and e.path or e.name, system = m.system, parameters = m.parameters, messages = m.messages, license = m.license })
   if own.json then
-    return require("mtx.cli.args").print_json(json.object("name", e.name, "file", e.path, "size", e.size, "architecture", info.architecture,
+    return print_json(json.object("name", e.name, "file", e.path, "size", e.size, "architecture", info.architecture,
       "parameters", info.n_params, "quantization", info.quantization, "context_length", info.n_ctx_train, "embedding_length", info.n_embd,
       "capabilities", json.array(abilities), "template", template, "modelfile", file))
   end

@@ -2,6 +2,7 @@
 -- `mtx status`: is the server there, and what does it do.
 local json = require("mtx.json")
 local options = require("mtx.cli.options")
+local print_json = require("mtx.cli.args").print_json
 
 local command = { name = "status", summary = "say whether the server runs, is ready, and what it has loaded", flags = { json = true } }
 
@@ -18,7 +19,7 @@ function command.run(args)
   local target, key = client.target(c.values), c.values.api_key[1] or c.values.admin_key[1]
   local ready, message = client.request(target, "GET", "/ready", { key = key })
   local function answer(code_, ...)
-    require("mtx.cli.args").print_json(json.object(...))
+    print_json(json.object(...))
     return code_
   end
   if not ready then

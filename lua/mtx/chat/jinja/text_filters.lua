@@ -140,7 +140,5 @@ return function(filters)
     return table.concat(lines, sep)
   end, "width", "break_long_words", "wrapstring", "break_on_hyphens")
 
-  filter("urlize", function(v, limit, nofollow, target, rel, schemes)
-    return urlize(v, limit, nofollow, target, rel, schemes)
-  end, "trim_url_limit", "nofollow", "target", "rel", "extra_schemes")
+  filter("urlize", urlize, "trim_url_limit", "nofollow", "target", "rel", "extra_schemes")
 end

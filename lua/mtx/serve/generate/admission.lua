@@ -21,12 +21,16 @@ local function full(ctx, l, why, ms)
   check.fail(503, "the queue of " .. l.name .. " is full: " .. why, { kind = "queue_full", retry_after = admission.retry_after(ms) })
 end
 
--- Requests that wait are bounded in number: the place of the first of them is the next that comes free.
+-- The queue of requests is full: the place of the first that waits is the next that comes free.
+local function no_place(ctx, l, why)
+  local f = ctx.policy:forecast(l)
+  full(ctx, l, why, f and (f.starts[1] or f.place))
+end
+
+-- Requests that wait are bounded in number.
 function admission.check_places(ctx, l)
   local waiting, limit = l.engine:stats().n_waiting, ctx.config.max_waiting
-  if waiting < limit then return end
-  local f = ctx.policy:forecast(l)
-  full(ctx, l, waiting .. " requests wait, the limit is " .. limit, f and (f.starts[1] or f.place))
+  if waiting >= limit then no_place(ctx, l, waiting .. " requests wait, the limit is " .. limit) end
 end
 
 -- ms until prompts of so many tokens have left the queue.
@@ -48,10 +52,7 @@ function admission.check_tokens(ctx, l, prompts, n)
 end
 
 -- The engine's own word that its queue is full, which may come first.
-function admission.engine_full(ctx, l, message)
-  local f = ctx.policy:forecast(l)
-  full(ctx, l, message, f and (f.starts[1] or f.place))
-end
+admission.engine_full = no_place
 
 -- Requests for embeddings have a queue of their own; the first of n ends after its share of the tokens that are left.
 function admission.check_embeds(ctx, l)
