@@ -57,6 +57,7 @@ function call.pull(opts)
   if failed then error(failed, 0) end
   if not name then return nil, fault.message, CODE[fault.status] or "io" end
   local pin = puller.store:pin(name:lower())
+  if not pin then return nil, name .. " was removed right after it was pulled", "notfound" end
   return { name = name, path = puller.store:path(pin.from) }
 end
 
